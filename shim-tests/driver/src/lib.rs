@@ -1,0 +1,1 @@
+//! A simulated CUDA driver, built as `libcuda.so.1`.

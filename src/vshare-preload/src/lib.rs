@@ -1,0 +1,1 @@
+//! `libvshare.so`: the CUDA interposer.
