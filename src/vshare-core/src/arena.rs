@@ -1,0 +1,310 @@
+//! One context's pool, residency and ledger, kept in step.
+//!
+//! Callers hold a lock around each call and none around the driver calls that a plan asks for.
+
+use crate::ledger::{Ledger, OverLimit};
+use crate::pool::{After, BlockId, FreeError, Known, NoRoom, Pool, Run, SMALL, Slot};
+use crate::residency::{Fetch, Leave, Order, Residency};
+use crate::units::{ALIGN, PAGE};
+use alloc::vec::Vec;
+
+/// What an arena is to keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Which block leaves first.
+    pub order: Order,
+    /// Bytes kept resident. `u64::MAX` where memory does not move.
+    pub budget: u64,
+    /// Bytes the program may hold.
+    pub limit: u64,
+    /// Physical memory of the device, bytes.
+    pub physical: u64,
+}
+
+/// An allocation that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Its address.
+    pub address: u64,
+    /// Pages to populate before it is used: as many as there is room for without anything leaving.
+    pub populate: Vec<Run>,
+}
+
+/// An allocation that did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Over the limit.
+    Limit(OverLimit),
+    /// The pool has no such room: add an extent of at least `pages` pages and try again.
+    NoRoom(NoRoom),
+}
+
+/// The arena of one context.
+#[derive(Debug)]
+pub struct Arena {
+    pool: Pool,
+    residency: Residency,
+    ledger: Ledger,
+    peak_live: u64,
+    peak_resident: u64,
+}
+
+impl Arena {
+    /// An arena without memory.
+    #[must_use]
+    pub fn new(terms: Terms) -> Self {
+        Self {
+            pool: Pool::new(),
+            residency: Residency::new(terms.order, terms.budget / PAGE),
+            ledger: Ledger {
+                physical: terms.physical,
+                limit: terms.limit,
+                ..Ledger::default()
+            },
+            peak_live: 0,
+            peak_resident: 0,
+        }
+    }
+
+    /// Allocates `bytes` for use in `slot`'s order, or in any.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; nothing has changed.
+    pub fn allocate(&mut self, bytes: u64, slot: Option<Slot>, tag: u64) -> Result<Grant, Refusal> {
+        let held = held(bytes);
+        self.ledger.reserve(held).map_err(Refusal::Limit)?;
+        let got = self.pool.allocate(bytes, slot, tag).map_err(|no| {
+            self.ledger.release(held);
+            Refusal::NoRoom(no)
+        })?;
+        self.peak_live = self.peak_live.max(self.ledger.live);
+        let mut populate = Vec::new();
+        if let Some(run) = got.new {
+            self.residency.adopt(got.block, run);
+            if self.residency.room() >= run.pages {
+                let fetch = self.residency.fetch(&[got.block]);
+                populate = fetch.populate;
+                populate.extend(fetch.promote);
+                self.note_peak();
+            }
+        }
+        Ok(Grant {
+            address: got.address,
+            populate,
+        })
+    }
+
+    /// Frees the allocation at `address`; returns the bytes it held.
+    ///
+    /// # Errors
+    /// Nothing begins there; nothing has changed.
+    pub fn free(&mut self, address: u64, after: After, tick: u64) -> Result<u64, FreeError> {
+        let freed = self.pool.free(address, after)?;
+        let held = held(freed.bytes);
+        self.ledger.release(held);
+        if let Some((block, _)) = freed.gone {
+            self.residency.release(block, tick);
+        }
+        Ok(held)
+    }
+
+    /// Adds an extent.
+    pub fn add_extent(&mut self, base: u64, bytes: u64) {
+        self.pool.add_extent(base, bytes);
+        self.residency.grow(self.pool.page_numbers());
+    }
+
+    /// Bytes the next extent should have, for a request of `pages` pages: it doubles what there is,
+    /// so that there are few, and stays within an eighth above the limit, which is for what best
+    /// fit wastes. `None`: there may be none.
+    #[must_use]
+    pub fn next_extent(&self, pages: u64) -> Option<u64> {
+        const FIRST: u64 = 512 << 20;
+        let have = self.pool.extent_bytes();
+        let most = self
+            .ledger
+            .limit
+            .saturating_add(self.ledger.limit / 8)
+            .checked_next_multiple_of(PAGE)?
+            .checked_sub(have)?;
+        let least = pages.checked_mul(PAGE)?;
+        (least <= most).then(|| most.min(least.max(have).max(FIRST)) / PAGE * PAGE)
+    }
+
+    /// See [`Pool::close`].
+    pub fn close(&mut self, slot: Slot) -> bool {
+        self.pool.close(slot)
+    }
+
+    /// See [`Pool::passed`].
+    pub fn passed(&mut self, slot: Slot, tick: u64) {
+        let gone = self.pool.passed(slot);
+        self.release_all(&gone, tick);
+    }
+
+    /// See [`Pool::all_passed`].
+    pub fn all_passed(&mut self, tick: u64) {
+        let gone = self.pool.all_passed();
+        self.release_all(&gone, tick);
+    }
+
+    /// Prepares work submitted at `tick` that uses these blocks: marks them used, keeps them where
+    /// they are until [`Self::submitted`], and plans what must come in.
+    pub fn prepare(&mut self, blocks: &[BlockId], tick: u64) {
+        for &id in blocks {
+            self.residency.touch(id, tick);
+            self.residency.pin(id);
+        }
+    }
+
+    /// Plans to bring in what of these blocks is missing.
+    pub fn fetch(&mut self, blocks: &[BlockId]) -> Fetch {
+        let fetch = self.residency.fetch(blocks);
+        self.note_peak();
+        fetch
+    }
+
+    /// A run that was to come in is here, or could not come.
+    pub fn arrived(&mut self, run: Run, ok: bool) {
+        self.residency.arrived(run, ok, |p| self.pool.owner(p));
+    }
+
+    /// See [`Residency::faulted`].
+    pub fn faulted(&mut self, blocks: &[BlockId]) -> u64 {
+        let pages = self.residency.faulted(blocks);
+        self.note_peak();
+        pages
+    }
+
+    /// The work that [`Self::prepare`] prepared has been submitted.
+    pub fn submitted(&mut self, blocks: &[BlockId]) {
+        for &id in blocks {
+            self.residency.unpin(id);
+        }
+    }
+
+    /// See [`Residency::leave`].
+    pub fn leave(&mut self, most: u64, may_drop: bool, ended: impl Fn(u64) -> bool) -> Leave {
+        self.residency.leave(most, may_drop, ended)
+    }
+
+    /// See [`Residency::left`].
+    pub fn left(&mut self, run: Run, dropped: bool, ok: bool) {
+        self.residency
+            .left(run, dropped, ok, |p| self.pool.owner(p));
+    }
+
+    /// Where things lie.
+    #[must_use]
+    pub const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// What is where.
+    #[must_use]
+    pub const fn residency(&self) -> &Residency {
+        &self.residency
+    }
+
+    /// What is held.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// For what the program holds outside the pool.
+    pub const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// The most bytes that were live at once, and resident at once.
+    #[must_use]
+    pub const fn peaks(&self) -> (u64, u64) {
+        (self.peak_live, self.peak_resident * PAGE)
+    }
+
+    /// The address and length of a run, for the driver.
+    #[must_use]
+    pub fn span(&self, run: Run) -> Option<(u64, u64)> {
+        Some((self.pool.address_of(run.first)?, run.pages * PAGE))
+    }
+
+    /// The allocation at an address, as the program knows it.
+    #[must_use]
+    pub fn known_at(&self, address: u64) -> Option<Known> {
+        self.pool.known_at(address)
+    }
+
+    fn release_all(&mut self, gone: &[(BlockId, Run)], tick: u64) {
+        for &(block, _) in gone {
+            self.residency.release(block, tick);
+        }
+    }
+
+    fn note_peak(&mut self) {
+        self.peak_resident = self.peak_resident.max(self.residency.resident());
+    }
+}
+
+/// Bytes that an allocation of `bytes` takes from the limit.
+#[must_use]
+pub const fn held(bytes: u64) -> u64 {
+    bytes.saturating_add(if bytes < SMALL { ALIGN } else { PAGE } - 1)
+        / if bytes < SMALL { ALIGN } else { PAGE }
+        * if bytes < SMALL { ALIGN } else { PAGE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arena(limit: u64, budget: u64) -> Arena {
+        Arena::new(Terms {
+            order: Order::Used,
+            budget: budget * PAGE,
+            limit: limit * PAGE,
+            physical: 1 << 40,
+        })
+    }
+
+    #[test]
+    fn an_allocation_over_the_limit_is_refused_and_changes_nothing() {
+        let mut arena = arena(4, 4);
+        assert!(matches!(
+            arena.allocate(5 * PAGE, None, 0),
+            Err(Refusal::Limit(_))
+        ));
+        assert_eq!(
+            arena.allocate(4 * PAGE, None, 0),
+            Err(Refusal::NoRoom(NoRoom { pages: 4 }))
+        );
+        assert_eq!(arena.ledger().live, 0);
+        arena.add_extent(1 << 40, 4 * PAGE);
+        let grant = arena.allocate(4 * PAGE, None, 0).unwrap();
+        assert_eq!(grant.populate, [Run { first: 0, pages: 4 }]);
+        assert_eq!(arena.free(grant.address, After::Nothing, 1), Ok(4 * PAGE));
+        assert_eq!(arena.ledger().live, 0);
+    }
+
+    #[test]
+    fn nothing_is_populated_that_something_would_have_to_leave_for() {
+        let mut arena = arena(8, 3);
+        arena.add_extent(1 << 40, 8 * PAGE);
+        let first = arena.allocate(2 * PAGE, None, 0).unwrap();
+        arena.arrived(first.populate[0], true);
+        assert_eq!(arena.allocate(2 * PAGE, None, 0).unwrap().populate.len(), 0);
+        assert_eq!(arena.residency().missing(), 2);
+    }
+
+    #[test]
+    fn extents_double_and_stop_an_eighth_above_the_limit() {
+        let mut arena = arena(1024, 1024);
+        let first = arena.next_extent(1).unwrap();
+        assert_eq!(first, 512 << 20);
+        arena.add_extent(1 << 40, first);
+        arena.add_extent(2 << 40, arena.next_extent(1).unwrap());
+        assert_eq!(arena.pool().extent_bytes(), 1 << 30);
+        assert_eq!(arena.next_extent(1), Some(1 << 30));
+        assert_eq!(arena.next_extent(641), None);
+    }
+}

@@ -1,0 +1,258 @@
+//! The `VSHARE_` variables: what each means, and what is used when its value means nothing.
+//!
+//! A bad value never stops the program: it gives one [`Complaint`], and the default is used.
+
+use crate::units::{Size, parse_size};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Which memory leaves the device, and whether memory is fetched ahead of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// What was used longest ago leaves; what a launch names is fetched before it.
+    Lru,
+    /// What migrated longest ago leaves; launches fault their data in. The driver's own behaviour
+    /// under the same budget, to compare with.
+    Demand,
+}
+
+/// What `cuMemFree` waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeWait {
+    /// For work in flight whose end the host could observe: it names pinned or managed host-visible
+    /// memory. Other work cannot be told apart from finished work, and is not waited for.
+    Auto,
+    /// For all work in flight, as the driver does for most allocations.
+    Always,
+    /// For nothing.
+    Never,
+}
+
+/// What the user asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// `VSHARE_DISABLE`: pass everything through.
+    pub disabled: bool,
+    /// `VSHARE_BUDGET`: memory kept resident on each device. `None`: what is free at the start.
+    pub budget: Option<Size>,
+    /// `VSHARE_LIMIT`: memory that may be allocated. `None`: the budget and the host's headroom.
+    pub limit: Option<Size>,
+    /// `VSHARE_POLICY`.
+    pub policy: Policy,
+    /// `VSHARE_FREE_WAIT`.
+    pub free_wait: FreeWait,
+    /// `VSHARE_TELEMETRY`: publish a segment in shared memory.
+    pub telemetry: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            disabled: false,
+            budget: None,
+            limit: None,
+            policy: Policy::Lru,
+            free_wait: FreeWait::Auto,
+            telemetry: true,
+        }
+    }
+}
+
+/// A value that means nothing, in words for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The variable.
+    pub name: &'static str,
+    /// Its value, made printable and short.
+    pub value: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// What is used instead.
+    pub instead: &'static str,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            value,
+            why,
+            instead,
+        } = self;
+        write!(f, "{name}='{value}' is ignored: {why}; using {instead}")
+    }
+}
+
+/// One variable: its name, and what its default is, in words.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// As in the environment.
+    pub name: &'static str,
+    /// What holds when it is unset or means nothing.
+    pub default: &'static str,
+    read: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// Every variable the library reads.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "VSHARE_DISABLE",
+        default: "0 (vshare is on)",
+        read: |config, text| Ok(config.disabled = switch(text)?),
+    },
+    Variable {
+        name: "VSHARE_BUDGET",
+        default: "what is free on the device at the start, less a reserve",
+        read: |config, text| Ok(config.budget = Some(size(text)?)),
+    },
+    Variable {
+        name: "VSHARE_LIMIT",
+        default: "the budget and what the host has to spare",
+        read: |config, text| Ok(config.limit = Some(size(text)?)),
+    },
+    Variable {
+        name: "VSHARE_POLICY",
+        default: "lru",
+        read: |config, text| {
+            config.policy = choice(text, &[("lru", Policy::Lru), ("demand", Policy::Demand)])?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "VSHARE_FREE_WAIT",
+        default: "auto",
+        read: |config, text| {
+            config.free_wait = choice(
+                text,
+                &[
+                    ("auto", FreeWait::Auto),
+                    ("always", FreeWait::Always),
+                    ("never", FreeWait::Never),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "VSHARE_TELEMETRY",
+        default: "1 (published in shared memory)",
+        read: |config, text| Ok(config.telemetry = switch(text)?),
+    },
+];
+
+/// Reads every variable by `lookup`, which answers `None` for one that is unset.
+pub fn read(mut lookup: impl FnMut(&str) -> Option<String>) -> (Config, Vec<Complaint>) {
+    let mut config = Config::default();
+    let mut complaints = Vec::new();
+    for variable in VARIABLES {
+        let Some(value) = lookup(variable.name) else {
+            continue;
+        };
+        if let Err(why) = (variable.read)(&mut config, &value) {
+            complaints.push(Complaint {
+                name: variable.name,
+                value: printable(&value),
+                why,
+                instead: variable.default,
+            });
+        }
+    }
+    (config, complaints)
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    const WORDS: [(&str, bool); 8] = [
+        ("1", true),
+        ("true", true),
+        ("yes", true),
+        ("on", true),
+        ("0", false),
+        ("false", false),
+        ("no", false),
+        ("off", false),
+    ];
+    choice(text, &WORDS)
+}
+
+fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let text = text.trim();
+    if let Some(&(_, value)) = words.iter().find(|(w, _)| text.eq_ignore_ascii_case(w)) {
+        return Ok(value);
+    }
+    let mut why = String::from("it is none of");
+    for (word, _) in words {
+        why.push(' ');
+        why.push_str(word);
+    }
+    Err(why)
+}
+
+/// At most 60 characters, none of them a control character.
+fn printable(value: &str) -> String {
+    let mut text: String = value
+        .chars()
+        .take(60)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    if value.chars().nth(60).is_some() {
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> (Config, Vec<Complaint>) {
+        read(|asked| (asked == name).then(|| value.to_string()))
+    }
+
+    #[test]
+    fn nothing_set_is_the_default_without_a_word() {
+        assert_eq!(read(|_| None), (Config::default(), Vec::new()));
+    }
+
+    #[test]
+    fn good_values_are_taken() {
+        assert_eq!(
+            with("VSHARE_BUDGET", "2GiB").0.budget,
+            Some(Size::Bytes(2 << 30))
+        );
+        assert_eq!(
+            with("VSHARE_LIMIT", "50%").0.limit,
+            Some(Size::Percent(50.0))
+        );
+        assert_eq!(with("VSHARE_POLICY", "Demand").0.policy, Policy::Demand);
+        assert!(with("VSHARE_DISABLE", "1").0.disabled);
+        assert!(!with("VSHARE_DISABLE", "off").0.disabled);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_in_one_line_and_the_default_holds() {
+        for variable in VARIABLES {
+            for bad in [
+                "",
+                "abc",
+                "-5",
+                "99999999999999999999",
+                "a\nb\u{7}",
+                "\u{fffd}",
+            ] {
+                let (config, complaints) = with(variable.name, bad);
+                assert_eq!(config, Config::default(), "{} {bad:?}", variable.name);
+                let [complaint] = complaints.as_slice() else {
+                    panic!("{} {bad:?}: {complaints:?}", variable.name);
+                };
+                let line = complaint.to_string();
+                assert!(line.starts_with(variable.name) && !line.contains('\n'));
+                assert!(line.contains(variable.default));
+            }
+        }
+    }
+}

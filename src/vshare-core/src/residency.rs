@@ -1,0 +1,554 @@
+//! Which pages are on the device, which leave, which come back.
+//!
+//! Counts what it asked for: the driver does not say where a page is. A page that a kernel pulled
+//! in by a fault that nobody foresaw is a page this table does not know of; that costs speed and,
+//! until the page is next moved, a little more memory than the budget. Nothing here can make a
+//! result wrong: managed memory is right wherever it lies.
+//!
+//! The one dangerous act is to *drop* a page, which loses its contents. Only pages that no block
+//! owns are dropped, and only when all work that was submitted before they were freed has ended.
+
+use crate::pool::{BlockId, Run};
+use crate::ranges::Ranges;
+use alloc::vec::Vec;
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nowhere: never touched, or dropped.
+    Void,
+    /// On the device.
+    Device,
+    /// In host memory.
+    Host,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    place: Place,
+    /// Between the plan of a move and its end.
+    moving: bool,
+    /// The tick at which the last block that owned it was freed.
+    freed: u64,
+}
+
+/// Which block leaves first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The one used longest ago.
+    Used,
+    /// The one that migrated longest ago, used or not.
+    Migrated,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    run: Option<Run>,
+    /// Pages on the device and not moving.
+    here: u64,
+    used: u64,
+    pins: u32,
+    listed: bool,
+    /// Neighbours in the order of leaving; meaningful while `listed`.
+    older: Option<BlockId>,
+    newer: Option<BlockId>,
+}
+
+/// Pages to bring to the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetch {
+    /// Runs with data in host memory.
+    pub promote: Vec<Run>,
+    /// Runs without any.
+    pub populate: Vec<Run>,
+    /// Pages that found no room within the budget.
+    pub short: u64,
+    /// Pages that are on their way already, in or out.
+    pub moving: u64,
+}
+
+impl Fetch {
+    /// Whether nothing need be done.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.promote.is_empty() && self.populate.is_empty() && self.short == 0 && self.moving == 0
+    }
+}
+
+/// How to make room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Drop these pages: nobody will read them.
+    Drop(Vec<Run>),
+    /// Copy these pages to the host.
+    Evict(Vec<Run>),
+    /// The next in line is in use until the work up to this tick has ended.
+    Wait(u64),
+    /// Nothing may leave.
+    Nothing,
+}
+
+/// Residency of one context's pages, against a budget.
+#[derive(Debug)]
+pub struct Residency {
+    order: Order,
+    /// Pages that may be on the device.
+    budget: u64,
+    pages: Vec<Page>,
+    blocks: Vec<Block>,
+    oldest: Option<BlockId>,
+    newest: Option<BlockId>,
+    /// Pages on the device, and those that are moving either way.
+    resident: u64,
+    /// Pages of blocks that are not on the device, or moving.
+    missing: u64,
+    /// Pages in host memory that belong to a block.
+    host: u64,
+    /// Pages on the device that no block owns.
+    dead: Ranges,
+}
+
+impl Residency {
+    /// No pages yet.
+    #[must_use]
+    pub const fn new(order: Order, budget: u64) -> Self {
+        Self {
+            order,
+            budget,
+            pages: Vec::new(),
+            blocks: Vec::new(),
+            oldest: None,
+            newest: None,
+            resident: 0,
+            missing: 0,
+            host: 0,
+            dead: Ranges::new(),
+        }
+    }
+
+    /// Makes room in the table for pages up to `count`.
+    pub fn grow(&mut self, count: u64) {
+        let page = Page {
+            place: Place::Void,
+            moving: false,
+            freed: 0,
+        };
+        self.pages
+            .resize(usize::try_from(count).unwrap_or(usize::MAX), page);
+    }
+
+    /// Pages that may be on the device.
+    #[must_use]
+    pub const fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Pages counted on the device.
+    #[must_use]
+    pub const fn resident(&self) -> u64 {
+        self.resident
+    }
+
+    /// Pages of blocks that are not on the device.
+    #[must_use]
+    pub const fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Pages in host memory that hold data of the program's.
+    #[must_use]
+    pub const fn host(&self) -> u64 {
+        self.host
+    }
+
+    /// Pages that could still be brought in.
+    #[must_use]
+    pub const fn room(&self) -> u64 {
+        self.budget.saturating_sub(self.resident)
+    }
+
+    /// A new block owns these pages.
+    pub fn adopt(&mut self, id: BlockId, run: Run) {
+        if id.index() >= self.blocks.len() {
+            self.blocks.resize(id.index() + 1, Block::default());
+        }
+        self.dead.remove(run.first, run.pages);
+        let mut here = 0;
+        for page in run.numbers() {
+            if let Some(p) = self.page_mut(page) {
+                if p.place == Place::Device && !p.moving {
+                    here += 1;
+                } else if p.place == Place::Host {
+                    // Of no use to the new owner, but it is there, and moves like data.
+                    self.host += 1;
+                }
+            }
+        }
+        self.missing += run.pages - here;
+        if let Some(block) = self.blocks.get_mut(id.index()) {
+            *block = Block {
+                run: Some(run),
+                here,
+                ..Block::default()
+            };
+        }
+        if here > 0 {
+            self.list(id);
+        }
+    }
+
+    /// A block has been freed at `tick`.
+    pub fn release(&mut self, id: BlockId, tick: u64) {
+        self.unlist(id);
+        let Some(block) = self.blocks.get_mut(id.index()) else {
+            return;
+        };
+        let here = block.here;
+        let Some(run) = core::mem::take(block).run else {
+            return;
+        };
+        self.missing -= run.pages - here;
+        for page in run.numbers() {
+            let mut dead = false;
+            let mut host = false;
+            if let Some(p) = self.page_mut(page) {
+                p.freed = tick;
+                dead = p.place == Place::Device && !p.moving;
+                host = p.place == Place::Host;
+            }
+            self.host -= u64::from(host);
+            if dead {
+                self.dead.insert(page, 1);
+            }
+        }
+    }
+
+    /// A block is used by work submitted at `tick`.
+    pub fn touch(&mut self, id: BlockId, tick: u64) {
+        if let Some(block) = self.blocks.get_mut(id.index()) {
+            block.used = tick;
+        }
+        if self.order == Order::Used && self.is_listed(id) && self.newest != Some(id) {
+            self.unlist(id);
+            self.list(id);
+        }
+    }
+
+    /// Keeps a block where it is until [`Self::unpin`].
+    pub fn pin(&mut self, id: BlockId) {
+        if let Some(block) = self.blocks.get_mut(id.index()) {
+            block.pins += 1;
+        }
+    }
+
+    /// Undoes one [`Self::pin`]. The block may have been freed since.
+    pub fn unpin(&mut self, id: BlockId) {
+        if let Some(block) = self.blocks.get_mut(id.index()) {
+            block.pins = block.pins.saturating_sub(1);
+        }
+    }
+
+    /// Whether all of a block is on the device.
+    #[must_use]
+    pub fn is_here(&self, id: BlockId) -> bool {
+        self.blocks
+            .get(id.index())
+            .is_some_and(|b| b.run.is_none_or(|run| b.here == run.pages))
+    }
+
+    /// Plans to bring these blocks in, as far as there is room. What is planned counts as resident
+    /// at once; its end is reported by [`Self::arrived`].
+    pub fn fetch(&mut self, ids: &[BlockId]) -> Fetch {
+        let mut fetch = Fetch::default();
+        for &id in ids {
+            let Some(run) = self.blocks.get(id.index()).and_then(|b| b.run) else {
+                continue;
+            };
+            if self.is_here(id) {
+                continue;
+            }
+            for page in run.numbers() {
+                let room = self.room() > 0;
+                let Some(p) = self.page_mut(page) else {
+                    continue;
+                };
+                if p.moving {
+                    fetch.moving += 1;
+                } else if p.place != Place::Device {
+                    if !room {
+                        fetch.short += 1;
+                        continue;
+                    }
+                    p.moving = true;
+                    let runs = match p.place {
+                        Place::Host => &mut fetch.promote,
+                        _ => &mut fetch.populate,
+                    };
+                    push(runs, page);
+                    self.resident += 1;
+                }
+            }
+        }
+        fetch
+    }
+
+    /// The pages of a run that [`Self::fetch`] planned are on the device, or could not be brought.
+    /// `owner` tells whom a page belongs to now.
+    pub fn arrived(&mut self, run: Run, ok: bool, owner: impl Fn(u64) -> Option<BlockId>) {
+        for page in run.numbers() {
+            let Some(p) = self.page_mut(page) else {
+                continue;
+            };
+            let from = p.place;
+            p.moving = false;
+            if !ok {
+                self.resident -= 1;
+                continue;
+            }
+            p.place = Place::Device;
+            self.settle(page, from, owner(page));
+        }
+    }
+
+    /// These blocks are used by work that could not wait for room, or whose policy is not to fetch:
+    /// the work faults in what is missing. Counts it as resident, over the budget if need be.
+    /// Returns the pages counted.
+    pub fn faulted(&mut self, ids: &[BlockId]) -> u64 {
+        let mut count = 0;
+        for &id in ids {
+            let Some(run) = self.blocks.get(id.index()).and_then(|b| b.run) else {
+                continue;
+            };
+            for page in run.numbers() {
+                let Some(p) = self.page_mut(page) else {
+                    continue;
+                };
+                if p.moving || p.place == Place::Device {
+                    continue;
+                }
+                let from = p.place;
+                p.place = Place::Device;
+                self.resident += 1;
+                count += 1;
+                self.settle(page, from, Some(id));
+            }
+        }
+        count
+    }
+
+    /// Plans for up to `most` pages to leave. `ended(tick)` tells whether all work up to a tick has
+    /// ended; `may_drop` whether the driver can drop pages at all. What is planned counts as
+    /// resident until [`Self::left`] reports its end.
+    pub fn leave(&mut self, most: u64, may_drop: bool, ended: impl Fn(u64) -> bool) -> Leave {
+        if may_drop {
+            let runs = self.droppable(most, &ended);
+            if !runs.is_empty() {
+                return Leave::Drop(runs);
+            }
+        }
+        let mut next = self.oldest;
+        while let Some(id) = next {
+            let Some(&block) = self.blocks.get(id.index()) else {
+                break;
+            };
+            next = block.newer;
+            if block.pins > 0 {
+                continue;
+            }
+            if !ended(block.used) {
+                return Leave::Wait(block.used);
+            }
+            let runs = self.take_out(id, most);
+            if !runs.is_empty() {
+                return Leave::Evict(runs);
+            }
+        }
+        // Only dead memory is left: it cannot be dropped (yet), but it can be copied out.
+        let runs = self.copy_out_dead(most);
+        if runs.is_empty() {
+            Leave::Nothing
+        } else {
+            Leave::Evict(runs)
+        }
+    }
+
+    /// The pages of a run that [`Self::leave`] planned have left, or could not.
+    pub fn left(
+        &mut self,
+        run: Run,
+        dropped: bool,
+        ok: bool,
+        owner: impl Fn(u64) -> Option<BlockId>,
+    ) {
+        for page in run.numbers() {
+            let Some(p) = self.page_mut(page) else {
+                continue;
+            };
+            p.moving = false;
+            if ok {
+                p.place = if dropped { Place::Void } else { Place::Host };
+                self.resident -= 1;
+                self.host += u64::from(!dropped && owner(page).is_some());
+            } else {
+                self.settle(page, Place::Device, owner(page));
+            }
+        }
+    }
+
+    /// A page is on the device and no longer moves.
+    fn settle(&mut self, page: u64, from: Place, owner: Option<BlockId>) {
+        let Some(id) = owner else {
+            self.dead.insert(page, 1);
+            return;
+        };
+        self.host -= u64::from(from == Place::Host);
+        self.missing -= 1;
+        if let Some(block) = self.blocks.get_mut(id.index()) {
+            block.here += 1;
+        }
+        if !self.is_listed(id) {
+            self.list(id);
+        } else if self.order == Order::Migrated && self.newest != Some(id) {
+            self.unlist(id);
+            self.list(id);
+        }
+    }
+
+    fn droppable(&mut self, most: u64, ended: &impl Fn(u64) -> bool) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut left = most;
+        'all: for (first, length) in self.dead.iter() {
+            for page in first..first + length {
+                if left == 0 {
+                    break 'all;
+                }
+                if self.page(page).is_some_and(|p| ended(p.freed)) {
+                    push(&mut runs, page);
+                    left -= 1;
+                }
+            }
+        }
+        self.mark_leaving(&runs);
+        runs
+    }
+
+    fn copy_out_dead(&mut self, most: u64) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut left = most;
+        for (first, length) in self.dead.iter() {
+            let pages = length.min(left);
+            if pages > 0 {
+                runs.push(Run { first, pages });
+                left -= pages;
+            }
+        }
+        self.mark_leaving(&runs);
+        runs
+    }
+
+    fn mark_leaving(&mut self, runs: &[Run]) {
+        for run in runs {
+            self.dead.remove(run.first, run.pages);
+            for page in run.numbers() {
+                if let Some(p) = self.page_mut(page) {
+                    p.moving = true;
+                }
+            }
+        }
+    }
+
+    fn take_out(&mut self, id: BlockId, most: u64) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let Some(run) = self.blocks.get(id.index()).and_then(|b| b.run) else {
+            return runs;
+        };
+        let mut count = 0;
+        for page in run.numbers() {
+            if count == most {
+                break;
+            }
+            if let Some(p) = self.page_mut(page)
+                && p.place == Place::Device
+                && !p.moving
+            {
+                p.moving = true;
+                push(&mut runs, page);
+                count += 1;
+            }
+        }
+        self.missing += count;
+        let mut empty = false;
+        if let Some(block) = self.blocks.get_mut(id.index()) {
+            block.here -= count;
+            empty = block.here == 0;
+        }
+        if empty {
+            self.unlist(id);
+        }
+        runs
+    }
+
+    fn page(&self, page: u64) -> Option<&Page> {
+        self.pages.get(usize::try_from(page).ok()?)
+    }
+
+    fn page_mut(&mut self, page: u64) -> Option<&mut Page> {
+        self.pages.get_mut(usize::try_from(page).ok()?)
+    }
+
+    fn is_listed(&self, id: BlockId) -> bool {
+        self.blocks.get(id.index()).is_some_and(|b| b.listed)
+    }
+
+    fn list(&mut self, id: BlockId) {
+        let older = self.newest;
+        match older.and_then(|o| self.blocks.get_mut(o.index())) {
+            Some(block) => block.newer = Some(id),
+            None => self.oldest = Some(id),
+        }
+        if let Some(block) = self.blocks.get_mut(id.index()) {
+            block.listed = true;
+            block.older = older;
+            block.newer = None;
+        }
+        self.newest = Some(id);
+    }
+
+    fn unlist(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(id.index()).filter(|b| b.listed) else {
+            return;
+        };
+        block.listed = false;
+        let (older, newer) = (block.older.take(), block.newer.take());
+        match older.and_then(|o| self.blocks.get_mut(o.index())) {
+            Some(block) => block.newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer.and_then(|n| self.blocks.get_mut(n.index())) {
+            Some(block) => block.older = older,
+            None => self.newest = older,
+        }
+    }
+}
+
+impl Run {
+    /// The numbers of its pages.
+    pub fn numbers(self) -> core::ops::Range<u64> {
+        self.first..self.first + self.pages
+    }
+}
+
+/// Adds a page to runs that are built in order.
+fn push(runs: &mut Vec<Run>, page: u64) {
+    match runs.last_mut() {
+        Some(last) if last.first + last.pages == page => last.pages += 1,
+        _ => runs.push(Run {
+            first: page,
+            pages: 1,
+        }),
+    }
+}
+
+#[cfg(test)]
+#[path = "residency_tests.rs"]
+mod tests;
