@@ -1,1 +1,44 @@
-//! A simulated CUDA driver, built as `libcuda.so.1`.
+//! A CUDA driver without a GPU: the library that tests install as `libcuda.so.1`.
+//!
+//! Read `table.rs` first (how a function is exported), then one file of `calls/` (what the functions do), then `stream.rs` (when
+//! work runs) and `residency.rs` (where managed memory is). What is left out answers `CUDA_ERROR_NOT_SUPPORTED`: `calls/absent.rs`.
+//!
+//! Environment, read once:
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `SIMCUDA_DEVICES` | number of devices | 1 |
+//! | `SIMCUDA_VRAM` | memory of each device, bytes or with K, M, G | 1G |
+//! | `SIMCUDA_DRIVER` | driver version; newer entry points are hidden | 13000 |
+//! | `SIMCUDA_CC` | compute capability, as `9.0` or `90` | 9.0 |
+//! | `SIMCUDA_CONCURRENT_MANAGED` | `concurrentManagedAccess`, 0 or 1 | 1 |
+//! | `SIMCUDA_HOLD_KERNEL` | `name[:path],…`: these kernels wait for the file, or for `simcuda_release()`; 30 s at most | |
+//! | `SIMCUDA_FAIL` | `call:n:code,…` the n-th call answers the code; `n+` from the n-th on | |
+//! | `SIMCUDA_STATS` | file for the counters, written at exit and by `simcuda_write_stats()` | |
+//! | `SIMCUDA_LOG` | file for one line per call, and `*` lines for work that streams did | |
+
+mod access;
+mod arena;
+mod arg;
+mod calls;
+mod capture;
+mod config;
+mod context;
+mod cuda;
+mod event;
+mod gate;
+mod handles;
+mod hold;
+mod inject;
+mod journal;
+mod kernels;
+mod machine;
+mod mapping;
+mod memory;
+mod module;
+mod op;
+mod order;
+mod residency;
+mod stats;
+mod stream;
+mod table;

@@ -94,18 +94,18 @@ impl Arena {
         })
     }
 
-    /// Frees the allocation at `address`; returns the bytes it held.
+    /// Frees the allocation at `address`; returns the bytes it held, and its tag.
     ///
     /// # Errors
     /// Nothing begins there; nothing has changed.
-    pub fn free(&mut self, address: u64, after: After, tick: u64) -> Result<u64, FreeError> {
+    pub fn free(&mut self, address: u64, after: After, tick: u64) -> Result<(u64, u64), FreeError> {
         let freed = self.pool.free(address, after)?;
         let held = held(freed.bytes);
         self.ledger.release(held);
         if let Some((block, _)) = freed.gone {
             self.residency.release(block, tick);
         }
-        Ok(held)
+        Ok((held, freed.tag))
     }
 
     /// Adds an extent.
@@ -217,6 +217,11 @@ impl Arena {
         &mut self.ledger
     }
 
+    /// Changes the budget, in bytes. What is resident above it leaves in time.
+    pub fn set_budget(&mut self, bytes: u64) {
+        self.residency.set_budget(bytes / PAGE);
+    }
+
     /// The most bytes that were live at once, and resident at once.
     #[must_use]
     pub const fn peaks(&self) -> (u64, u64) {
@@ -282,7 +287,10 @@ mod tests {
         arena.add_extent(1 << 40, 4 * PAGE);
         let grant = arena.allocate(4 * PAGE, None, 0).unwrap();
         assert_eq!(grant.populate, [Run { first: 0, pages: 4 }]);
-        assert_eq!(arena.free(grant.address, After::Nothing, 1), Ok(4 * PAGE));
+        assert_eq!(
+            arena.free(grant.address, After::Nothing, 1),
+            Ok((4 * PAGE, 0))
+        );
         assert_eq!(arena.ledger().live, 0);
     }
 

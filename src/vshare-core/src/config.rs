@@ -99,17 +99,17 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "VSHARE_DISABLE",
         default: "0 (vshare is on)",
-        read: |config, text| Ok(config.disabled = switch(text)?),
+        read: |config, text| switch(text).map(|on| config.disabled = on),
     },
     Variable {
         name: "VSHARE_BUDGET",
         default: "what is free on the device at the start, less a reserve",
-        read: |config, text| Ok(config.budget = Some(size(text)?)),
+        read: |config, text| size(text).map(|size| config.budget = Some(size)),
     },
     Variable {
         name: "VSHARE_LIMIT",
         default: "the budget and what the host has to spare",
-        read: |config, text| Ok(config.limit = Some(size(text)?)),
+        read: |config, text| size(text).map(|size| config.limit = Some(size)),
     },
     Variable {
         name: "VSHARE_POLICY",
@@ -137,7 +137,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "VSHARE_TELEMETRY",
         default: "1 (published in shared memory)",
-        read: |config, text| Ok(config.telemetry = switch(text)?),
+        read: |config, text| switch(text).map(|on| config.telemetry = on),
     },
 ];
 

@@ -80,6 +80,8 @@ pub struct Allocated {
 pub struct Freed {
     /// Bytes the program had asked for.
     pub bytes: u64,
+    /// What the caller had stored with it.
+    pub tag: u64,
     /// The block and its pages, if nothing is left in it.
     pub gone: Option<(BlockId, Run)>,
 }
@@ -312,6 +314,7 @@ impl Pool {
                 self.home(after).pages.insert(run.first, run.pages);
                 Ok(Freed {
                     bytes: known.bytes,
+                    tag: known.tag,
                     gone: Some((id, run)),
                 })
             }
@@ -450,6 +453,7 @@ impl Pool {
         };
         Ok(Freed {
             bytes: known.bytes,
+            tag: known.tag,
             gone,
         })
     }
@@ -460,10 +464,10 @@ impl Pool {
         slot: Option<Slot>,
         mut from: impl FnMut(&mut Generation) -> Option<u64>,
     ) -> Option<u64> {
-        if let Some(waiting) = slot.and_then(|s| self.waiting.get_mut(s.0 as usize)) {
-            if let Some(found) = from(&mut waiting.old).or_else(|| from(&mut waiting.young)) {
-                return Some(found);
-            }
+        if let Some(waiting) = slot.and_then(|s| self.waiting.get_mut(s.0 as usize))
+            && let Some(found) = from(&mut waiting.old).or_else(|| from(&mut waiting.young))
+        {
+            return Some(found);
         }
         from(&mut self.free)
     }

@@ -143,6 +143,11 @@ impl Residency {
         self.budget
     }
 
+    /// Changes how many may be.
+    pub const fn set_budget(&mut self, pages: u64) {
+        self.budget = pages;
+    }
+
     /// Pages counted on the device.
     #[must_use]
     pub const fn resident(&self) -> u64 {
@@ -246,6 +251,17 @@ impl Residency {
         if let Some(block) = self.blocks.get_mut(id.index()) {
             block.pins = block.pins.saturating_sub(1);
         }
+    }
+
+    /// Pages of these blocks that would find no room now.
+    #[must_use]
+    pub fn shortage(&self, ids: &[BlockId]) -> u64 {
+        let missing: u64 = ids
+            .iter()
+            .filter_map(|id| self.blocks.get(id.index()))
+            .map(|b| b.run.map_or(0, |run| run.pages - b.here))
+            .sum();
+        missing.saturating_sub(self.room())
     }
 
     /// Whether all of a block is on the device.

@@ -1,1 +1,56 @@
 //! `libvshare.so`: the CUDA interposer.
+//!
+//! Read `symbols` first: its table names every call we intercept, its policy and its handler.
+//!
+//! | module     | is for                                                          |
+//! |------------|-----------------------------------------------------------------|
+//! | `symbols`  | the table: exported names, signatures, handlers                 |
+//! | `cuda`     | the CUDA types and constants we name                            |
+//! | `guard`    | the one way into a handler: re-entrancy, panics, exactly-once   |
+//! | `redirect` | finding the driver; our functions for its                       |
+//! | `linker`   | `dlsym`, `dlvsym` and `dlopen`, as we export them               |
+//! | `elf`      | looking into loaded libraries without asking the dynamic linker |
+//! | `handlers` | what happens in each intercepted call                           |
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!(
+    "vshare-preload hooks dlsym with a few lines of assembly that exist for x86_64 and aarch64 only"
+);
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
+compile_error!("vshare-preload works on 64-bit Linux with glibc only");
+
+mod arenas;
+mod captures;
+mod clock;
+mod cuda;
+mod driver;
+mod elf;
+mod elsewhere;
+mod engine;
+mod guard;
+mod handlers;
+mod headroom;
+mod host_ranges;
+mod linker;
+mod lock;
+mod memory;
+mod mover;
+mod notice;
+mod os;
+mod pools;
+mod process;
+mod redirect;
+mod report;
+mod road;
+mod setup;
+mod streams;
+mod symbols;
+mod touches;
+mod work;
+
+/// When the library is loaded: the environment is read, before the program can change it.
+#[ctor::ctor(unsafe)]
+fn loaded() {
+    process::loaded();
+}

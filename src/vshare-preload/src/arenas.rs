@@ -1,0 +1,210 @@
+//! The arenas: one for each context that has taken memory.
+
+use crate::cuda::{CUcontext, CUdevice, CUstream};
+use crate::process::Sums;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use vshare_core::arena::Arena;
+use vshare_core::pool::{BlockId, Slot};
+use vshare_core::units::PAGE;
+
+/// What an arena's extents are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Managed memory: may lie in host memory too.
+    Managed,
+    /// Device memory, where managed memory cannot serve.
+    Device,
+}
+
+/// One context's arena, and what serves it.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    pub(crate) context: CUcontext,
+    pub(crate) device: CUdevice,
+    /// Whether the context is its device's primary one.
+    pub(crate) primary: bool,
+    pub(crate) kind: Kind,
+    pub(crate) arena: Arena,
+    /// What may be held on the device by all its arenas together, bytes.
+    pub(crate) limit: u64,
+    /// What may be resident on the device for all its arenas together, bytes.
+    pub(crate) budget: u64,
+    /// Streams of ours for moves to the device and to the host.
+    pub(crate) inward: CUstream,
+    pub(crate) outward: CUstream,
+    /// Whether the driver can drop pages: until it says otherwise.
+    pub(crate) can_drop: bool,
+    /// Whether a thread is getting an extent from the driver.
+    pub(crate) extending: bool,
+    /// No new moves: the context is about to end.
+    pub(crate) closing: bool,
+    /// Moves being made.
+    pub(crate) busy: u32,
+    /// Closed generations of freed memory, and the tick each waits for.
+    pub(crate) fences: Vec<(Slot, u64)>,
+}
+
+/// Lowest and highest address of any extent, for a first guess without the lock.
+static LOW: AtomicU64 = AtomicU64::new(u64::MAX);
+static HIGH: AtomicU64 = AtomicU64::new(0);
+
+/// Pages that belong to blocks and are not on the device: 0 means that launches need no care.
+static MISSING: AtomicU64 = AtomicU64::new(0);
+
+/// Whether an address may lie in an arena.
+pub(crate) fn may_hold(address: u64) -> bool {
+    address >= LOW.load(Ordering::Relaxed) && address < HIGH.load(Ordering::Relaxed)
+}
+
+/// Whether any arena has memory.
+pub(crate) fn any() -> bool {
+    HIGH.load(Ordering::Relaxed) != 0
+}
+
+/// Whether anything that a launch may name is not on the device.
+pub(crate) fn any_missing() -> bool {
+    MISSING.load(Ordering::Relaxed) != 0
+}
+
+/// Closed generations of freed memory that wait for work.
+static FENCES: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether freed memory waits for work.
+pub(crate) fn any_fences() -> bool {
+    FENCES.load(Ordering::Relaxed) != 0
+}
+
+/// All arenas.
+#[derive(Debug)]
+pub(crate) struct Arenas(Vec<Owned>);
+
+impl Arenas {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn of(&mut self, context: CUcontext) -> Option<&mut Owned> {
+        self.0.iter_mut().find(|o| o.context == context)
+    }
+
+    pub(crate) fn at(&mut self, address: u64) -> Option<&mut Owned> {
+        self.0
+            .iter_mut()
+            .find(|o| o.arena.pool().page_at(address).is_some())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Owned> {
+        self.0.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Owned> {
+        self.0.iter_mut()
+    }
+
+    pub(crate) fn add(&mut self, owned: Owned) {
+        self.0.push(owned);
+        self.share();
+    }
+
+    /// Forgets a context's arena, memory and all.
+    pub(crate) fn remove(&mut self, context: CUcontext) -> Option<Owned> {
+        let at = self.0.iter().position(|o| o.context == context)?;
+        let owned = self.0.swap_remove(at);
+        self.share();
+        self.publish();
+        self.publish_bounds();
+        Some(owned)
+    }
+
+    /// Divides each device's budget among its arenas.
+    fn share(&mut self) {
+        let counts: Vec<u64> = self
+            .0
+            .iter()
+            .map(|o| self.0.iter().filter(|p| p.device == o.device).count() as u64)
+            .collect();
+        for (owned, count) in self.0.iter_mut().zip(counts) {
+            if owned.kind == Kind::Managed {
+                owned.arena.set_budget(owned.budget / count);
+            }
+        }
+    }
+
+    /// Bytes the program holds on a device: in its pools, and in arenas other than `context`'s.
+    pub(crate) fn live_on(&self, device: CUdevice, but: Option<CUcontext>) -> u64 {
+        self.0
+            .iter()
+            .filter(|o| o.device == device && Some(o.context) != but)
+            .map(|o| o.arena.ledger().live)
+            .sum()
+    }
+
+    /// Tells those who hold no lock what is missing, and what waits. After any change of it.
+    pub(crate) fn publish(&self) {
+        let missing = self.0.iter().map(|o| o.arena.residency().missing()).sum();
+        MISSING.store(missing, Ordering::Relaxed);
+        let fences = self.0.iter().map(|o| o.fences.len()).sum();
+        FENCES.store(fences, Ordering::Relaxed);
+    }
+
+    /// Tells those who hold no lock where arenas are. After an extent comes or goes.
+    pub(crate) fn publish_bounds(&self) {
+        let mut bounds = (u64::MAX, 0);
+        for (base, bytes) in self.0.iter().flat_map(|o| o.arena.pool().extents()) {
+            bounds = (bounds.0.min(base), bounds.1.max(base + bytes));
+        }
+        LOW.store(bounds.0, Ordering::Relaxed);
+        HIGH.store(bounds.1, Ordering::Relaxed);
+    }
+
+    /// The blocks behind `addresses`, each once, with their context. Addresses outside all arenas,
+    /// and in memory that is free, name nothing.
+    pub(crate) fn blocks(&mut self, addresses: &[u64]) -> Vec<(CUcontext, Vec<BlockId>)> {
+        let mut found = Vec::new();
+        for owned in &mut self.0 {
+            if owned.kind == Kind::Device {
+                continue;
+            }
+            let mut blocks: Vec<BlockId> = addresses
+                .iter()
+                .filter_map(|&a| owned.arena.pool().block_at(a))
+                .collect();
+            blocks.sort_unstable();
+            blocks.dedup();
+            if !blocks.is_empty() {
+                found.push((owned.context, blocks));
+            }
+        }
+        found
+    }
+
+    /// Bytes the program holds in all arenas.
+    pub(crate) fn live(&self) -> u64 {
+        self.0.iter().map(|o| o.arena.ledger().live).sum()
+    }
+
+    pub(crate) fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        let mut devices: Vec<CUdevice> = Vec::new();
+        for owned in &self.0 {
+            let (ledger, residency) = (owned.arena.ledger(), owned.arena.residency());
+            let (peak_live, peak_resident) = owned.arena.peaks();
+            sums.live += ledger.live;
+            sums.peak_live += peak_live;
+            sums.arena += owned.arena.pool().extent_bytes();
+            sums.host += residency.host() * PAGE;
+            if owned.kind == Kind::Managed {
+                sums.resident += residency.resident() * PAGE;
+                sums.peak_resident += peak_resident;
+            } else {
+                sums.device_class += ledger.live;
+            }
+            if !devices.contains(&owned.device) {
+                devices.push(owned.device);
+                sums.budget += owned.budget;
+                sums.limit += owned.limit;
+            }
+        }
+        sums
+    }
+}

@@ -1,0 +1,178 @@
+//! Before and after work that names memory: what it needs is on the device when it starts.
+
+use crate::arenas;
+use crate::clock::{self, Deadline};
+use crate::cuda::CUcontext;
+use crate::mover::{self, Room};
+use crate::report;
+use crate::streams::{self, Key};
+use crate::{process, road};
+use vshare_core::config::Policy;
+use vshare_core::pool::BlockId;
+use vshare_core::units::PAGE;
+use vshare_shm::record::Record;
+
+/// How long one piece of work waits for room at most. Waiting is only for speed: when it ends, the
+/// work faults in what it lacks. It must end, because the work that holds the room may itself be
+/// waiting for this one.
+const PATIENCE_MS: u64 = 250;
+
+/// Blocks that a piece of work uses, kept where they are until it has been submitted.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    named: Vec<(CUcontext, Vec<BlockId>)>,
+    bytes: u64,
+}
+
+/// Brings in what lies behind `addresses`, for work that takes `tick` in the stream `key`.
+pub(crate) fn before(addresses: &[u64], key: Key, tick: u64) -> Prepared {
+    let mut guard = process::state();
+    let named = guard.arenas.blocks(addresses);
+    let mut bytes = 0;
+    for (context, blocks) in &named {
+        if let Some(owned) = guard.arenas.of(*context) {
+            owned.arena.prepare(blocks, tick);
+            let pool = owned.arena.pool();
+            bytes += blocks
+                .iter()
+                .filter_map(|&b| pool.run_of(b))
+                .map(|run| run.pages * PAGE)
+                .sum::<u64>();
+        }
+    }
+    drop(guard);
+    for (context, blocks) in &named {
+        match process::config().policy {
+            Policy::Lru => fetch(*context, blocks, key),
+            Policy::Demand => make_room(*context, blocks, key),
+        }
+    }
+    Prepared { named, bytes }
+}
+
+impl Prepared {
+    /// Bytes of the blocks.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Prepared {
+    /// The work has been submitted, or something went wrong before it could be.
+    fn drop(&mut self) {
+        let mut state = process::state();
+        for (context, blocks) in &self.named {
+            if let Some(owned) = state.arenas.of(*context) {
+                owned.arena.submitted(blocks);
+            }
+        }
+    }
+}
+
+/// Fetches what is missing, waiting for room where there is none.
+fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
+    let mut stall = Stall::new();
+    loop {
+        let planned = {
+            let mut state = process::state();
+            let planned = state.arenas.of(context).map(|o| o.arena.fetch(blocks));
+            state.arenas.publish();
+            planned
+        };
+        let Some(fetch) = planned.filter(|f| !f.is_ready()) else {
+            break;
+        };
+        if !(fetch.populate.is_empty() && fetch.promote.is_empty()) {
+            road::bring(context, &fetch);
+        }
+        if fetch.short == 0 && fetch.moving == 0 {
+            break;
+        }
+        if !stall.wait(fetch.short, key) {
+            fault_in(context, blocks);
+            break;
+        }
+    }
+    stall.finish();
+    mover::ask_ahead(context);
+}
+
+/// Makes room for what will be faulted in, and counts it as there.
+fn make_room(context: CUcontext, blocks: &[BlockId], key: Key) {
+    let mut stall = Stall::new();
+    loop {
+        let short = {
+            let mut state = process::state();
+            state
+                .arenas
+                .of(context)
+                .map_or(0, |o| o.arena.residency().shortage(blocks))
+        };
+        if short == 0 || !stall.wait(short, key) {
+            break;
+        }
+    }
+    stall.finish();
+    fault_in(context, blocks);
+}
+
+fn fault_in(context: CUcontext, blocks: &[BlockId]) {
+    let mut state = process::state();
+    let over = state.arenas.of(context).is_some_and(|owned| {
+        owned.arena.faulted(blocks);
+        owned.arena.residency().resident() > owned.arena.residency().budget()
+    });
+    state.arenas.publish();
+    drop(state);
+    if over {
+        report::add(report::OVER_BUDGET_LAUNCHES, 1);
+        mover::ask_ahead(context);
+    }
+}
+
+/// Time spent waiting for room by one piece of work.
+struct Stall {
+    since: Option<(u64, Deadline)>,
+    pages: u64,
+}
+
+impl Stall {
+    const fn new() -> Self {
+        Self {
+            since: None,
+            pages: 0,
+        }
+    }
+
+    /// Waits until something has changed. `false`: there is no more point in waiting.
+    fn wait(&mut self, pages: u64, key: Key) -> bool {
+        self.pages = self.pages.max(pages);
+        let (_, deadline) = *self.since.get_or_insert_with(|| {
+            // What holds the room is behind marks: let there be one behind all that is submitted.
+            streams::mark(key);
+            streams::mark_others(Some(key));
+            (clock::nanoseconds(), Deadline::after_ms(PATIENCE_MS))
+        });
+        !deadline.has_passed() && mover::wait_for_room(pages, deadline) == Room::Changed
+    }
+
+    fn finish(&self) {
+        let Some((start, _)) = self.since else {
+            return;
+        };
+        let nanoseconds = clock::nanoseconds() - start;
+        report::add(report::STALLS, 1);
+        report::add(report::STALL_NANOSECONDS, nanoseconds);
+        report::record(Record::Stalled {
+            nanoseconds,
+            bytes: self.pages * PAGE,
+            launch: 0,
+            device: 0,
+        });
+    }
+}
+
+/// Whether work needs care now: something that it may name is not on the device.
+pub(crate) fn is_needed() -> bool {
+    arenas::any_missing()
+}

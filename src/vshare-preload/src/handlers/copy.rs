@@ -1,0 +1,419 @@
+//! Copies.
+#![expect(unsafe_code, reason = "reads the structs that describe copies")]
+
+use crate::cuda::{
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray, CUcontext,
+    CUdeviceptr, CUmemcpy3DOperand, CUmemcpyAttributes, CUresult, CUstream,
+};
+use crate::guard::Real;
+use crate::symbols::Entry;
+use crate::touches::Touches;
+use crate::work::submit;
+use std::ffi::c_void;
+
+pub(crate) fn memcpy(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    src: CUdeviceptr,
+    _bytes: usize,
+) -> CUresult {
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Addresses(&[dst.0, src.0]),
+        real,
+    )
+}
+
+pub(crate) fn memcpy_async(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    src: CUdeviceptr,
+    _bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&[dst.0, src.0]), real)
+}
+
+pub(crate) fn memcpy_peer(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    _dst_context: CUcontext,
+    src: CUdeviceptr,
+    _src_context: CUcontext,
+    _bytes: usize,
+) -> CUresult {
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Addresses(&[dst.0, src.0]),
+        real,
+    )
+}
+
+#[expect(clippy::too_many_arguments, reason = "as the driver has them")]
+pub(crate) fn memcpy_peer_async(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    _dst_context: CUcontext,
+    src: CUdeviceptr,
+    _src_context: CUcontext,
+    _bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&[dst.0, src.0]), real)
+}
+
+pub(crate) fn memcpy_htod(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    _src: *const c_void,
+    _bytes: usize,
+) -> CUresult {
+    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+}
+
+pub(crate) fn memcpy_dtoh(
+    entry: Entry,
+    real: Real<'_>,
+    _dst: *mut c_void,
+    src: CUdeviceptr,
+    _bytes: usize,
+) -> CUresult {
+    submit(entry, CUstream::NULL, Touches::Addresses(&[src.0]), real)
+}
+
+pub(crate) fn memcpy_dtod(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    src: CUdeviceptr,
+    _bytes: usize,
+) -> CUresult {
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Addresses(&[dst.0, src.0]),
+        real,
+    )
+}
+
+pub(crate) fn memcpy_htod_async(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    src: *const c_void,
+    _bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&[dst.0, host(src)]), real)
+}
+
+pub(crate) fn memcpy_dtoh_async(
+    entry: Entry,
+    real: Real<'_>,
+    dst: *mut c_void,
+    src: CUdeviceptr,
+    _bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&[host(dst), src.0]), real)
+}
+
+pub(crate) fn memcpy_dtod_async(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    src: CUdeviceptr,
+    _bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&[dst.0, src.0]), real)
+}
+
+pub(crate) fn memcpy_dtoa(
+    entry: Entry,
+    real: Real<'_>,
+    _dst: CUarray,
+    _dst_offset: usize,
+    src: CUdeviceptr,
+    _bytes: usize,
+) -> CUresult {
+    submit(entry, CUstream::NULL, Touches::Addresses(&[src.0]), real)
+}
+
+pub(crate) fn memcpy_atod(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    _src: CUarray,
+    _src_offset: usize,
+    _bytes: usize,
+) -> CUresult {
+    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+}
+
+pub(crate) fn memcpy_htoa(
+    entry: Entry,
+    real: Real<'_>,
+    _dst: CUarray,
+    _dst_offset: usize,
+    _src: *const c_void,
+    _bytes: usize,
+) -> CUresult {
+    submit(entry, CUstream::NULL, Touches::Nothing, real)
+}
+
+pub(crate) fn memcpy_atoh(
+    entry: Entry,
+    real: Real<'_>,
+    _dst: *mut c_void,
+    _src: CUarray,
+    _src_offset: usize,
+    _bytes: usize,
+) -> CUresult {
+    submit(entry, CUstream::NULL, Touches::Nothing, real)
+}
+
+pub(crate) fn memcpy_atoa(
+    entry: Entry,
+    real: Real<'_>,
+    _dst: CUarray,
+    _dst_offset: usize,
+    _src: CUarray,
+    _src_offset: usize,
+    _bytes: usize,
+) -> CUresult {
+    submit(entry, CUstream::NULL, Touches::Nothing, real)
+}
+
+pub(crate) fn memcpy_htoa_async(
+    entry: Entry,
+    real: Real<'_>,
+    _dst: CUarray,
+    _dst_offset: usize,
+    src: *const c_void,
+    _bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&[host(src)]), real)
+}
+
+pub(crate) fn memcpy_atoh_async(
+    entry: Entry,
+    real: Real<'_>,
+    dst: *mut c_void,
+    _src: CUarray,
+    _src_offset: usize,
+    _bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&[host(dst)]), real)
+}
+
+pub(crate) fn memcpy_2d(entry: Entry, real: Real<'_>, copy: *const CUDA_MEMCPY2D) -> CUresult {
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Addresses(&in_2d(copy)),
+        real,
+    )
+}
+
+pub(crate) fn memcpy_2d_async(
+    entry: Entry,
+    real: Real<'_>,
+    copy: *const CUDA_MEMCPY2D,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&in_2d(copy)), real)
+}
+
+pub(crate) fn memcpy_3d(entry: Entry, real: Real<'_>, copy: *const CUDA_MEMCPY3D) -> CUresult {
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Addresses(&in_3d(copy)),
+        real,
+    )
+}
+
+pub(crate) fn memcpy_3d_async(
+    entry: Entry,
+    real: Real<'_>,
+    copy: *const CUDA_MEMCPY3D,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&in_3d(copy)), real)
+}
+
+pub(crate) fn memcpy_3d_peer(
+    entry: Entry,
+    real: Real<'_>,
+    copy: *const CUDA_MEMCPY3D_PEER,
+) -> CUresult {
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Addresses(&in_3d_peer(copy)),
+        real,
+    )
+}
+
+pub(crate) fn memcpy_3d_peer_async(
+    entry: Entry,
+    real: Real<'_>,
+    copy: *const CUDA_MEMCPY3D_PEER,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, Touches::Addresses(&in_3d_peer(copy)), real)
+}
+
+#[expect(clippy::too_many_arguments, reason = "as the driver has them")]
+pub(crate) fn memcpy_batch_async_v1(
+    entry: Entry,
+    real: Real<'_>,
+    dsts: *mut CUdeviceptr,
+    srcs: *mut CUdeviceptr,
+    _sizes: *mut usize,
+    count: usize,
+    _attributes: *mut CUmemcpyAttributes,
+    _attribute_starts: *mut usize,
+    _attribute_count: usize,
+    _failed: *mut usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(
+        entry,
+        stream,
+        Touches::Addresses(&in_batch(dsts, srcs, count)),
+        real,
+    )
+}
+
+#[expect(clippy::too_many_arguments, reason = "as the driver has them")]
+pub(crate) fn memcpy_batch_async(
+    entry: Entry,
+    real: Real<'_>,
+    dsts: *mut CUdeviceptr,
+    srcs: *mut CUdeviceptr,
+    _sizes: *mut usize,
+    count: usize,
+    _attributes: *mut CUmemcpyAttributes,
+    _attribute_starts: *mut usize,
+    _attribute_count: usize,
+    stream: CUstream,
+) -> CUresult {
+    submit(
+        entry,
+        stream,
+        Touches::Addresses(&in_batch(dsts, srcs, count)),
+        real,
+    )
+}
+
+pub(crate) fn memcpy_3d_batch_async_v1(
+    entry: Entry,
+    real: Real<'_>,
+    count: usize,
+    copies: *mut CUDA_MEMCPY3D_BATCH_OP,
+    _failed: *mut usize,
+    _flags: u64,
+    stream: CUstream,
+) -> CUresult {
+    submit(
+        entry,
+        stream,
+        Touches::Addresses(&in_3d_batch(copies, count)),
+        real,
+    )
+}
+
+pub(crate) fn memcpy_3d_batch_async(
+    entry: Entry,
+    real: Real<'_>,
+    count: usize,
+    copies: *mut CUDA_MEMCPY3D_BATCH_OP,
+    _flags: u64,
+    stream: CUstream,
+) -> CUresult {
+    submit(
+        entry,
+        stream,
+        Touches::Addresses(&in_3d_batch(copies, count)),
+        real,
+    )
+}
+
+fn host(pointer: *const c_void) -> u64 {
+    pointer.addr() as u64
+}
+
+/// Addresses in the struct of a copy: those that its memory types leave unused are none.
+fn in_2d(copy: *const CUDA_MEMCPY2D) -> [u64; 4] {
+    // SAFETY: the driver is about to read the struct, too; a null one it refuses.
+    unsafe { copy.as_ref() }.map_or([0; 4], |c| {
+        [
+            c.srcDevice.0,
+            c.dstDevice.0,
+            host(c.srcHost),
+            host(c.dstHost),
+        ]
+    })
+}
+
+fn in_3d(copy: *const CUDA_MEMCPY3D) -> [u64; 4] {
+    // SAFETY: as in `in_2d`.
+    unsafe { copy.as_ref() }.map_or([0; 4], |c| {
+        [
+            c.srcDevice.0,
+            c.dstDevice.0,
+            host(c.srcHost),
+            host(c.dstHost),
+        ]
+    })
+}
+
+fn in_3d_peer(copy: *const CUDA_MEMCPY3D_PEER) -> [u64; 4] {
+    // SAFETY: as in `in_2d`.
+    unsafe { copy.as_ref() }.map_or([0; 4], |c| {
+        [
+            c.srcDevice.0,
+            c.dstDevice.0,
+            host(c.srcHost),
+            host(c.dstHost),
+        ]
+    })
+}
+
+fn in_batch(dsts: *const CUdeviceptr, srcs: *const CUdeviceptr, count: usize) -> Vec<u64> {
+    let mut found = Vec::new();
+    for list in [dsts, srcs] {
+        if list.is_null() {
+            continue;
+        }
+        // SAFETY: the program passes `count` addresses in each list.
+        let list = unsafe { std::slice::from_raw_parts(list, count) };
+        found.extend(list.iter().map(|a| a.0));
+    }
+    found
+}
+
+fn in_3d_batch(copies: *const CUDA_MEMCPY3D_BATCH_OP, count: usize) -> Vec<u64> {
+    if copies.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the program passes `count` copies.
+    let copies = unsafe { std::slice::from_raw_parts(copies, count) };
+    copies
+        .iter()
+        .flat_map(|c| [c.src, c.dst])
+        .filter(|o| o.type_ == CUmemcpy3DOperand::POINTER)
+        .map(|o| o.op.ptr.0)
+        .collect()
+}

@@ -1,0 +1,89 @@
+//! Memory allocated and freed in the order of a stream.
+#![expect(unsafe_code, reason = "writes the program's results")]
+
+use crate::cuda::{CUdeviceptr, CUmemoryPool, CUresult, CUstream};
+use crate::guard::Real;
+use crate::streams::Key;
+use crate::symbols::Entry;
+use crate::{captures, driver, memory, pools, process};
+
+pub(crate) fn mem_alloc_async(
+    entry: Entry,
+    real: Real<'_>,
+    dptr: *mut CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    if !process::is_on() || dptr.is_null() || bytes == 0 || captures::takes(stream) {
+        return real.call();
+    }
+    match pools::current() {
+        Some(pool) => serve(entry, real, dptr, bytes as u64, pool, stream),
+        None => real.call(),
+    }
+}
+
+pub(crate) fn mem_alloc_from_pool_async(
+    entry: Entry,
+    real: Real<'_>,
+    dptr: *mut CUdeviceptr,
+    bytes: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> CUresult {
+    if !process::is_on() || dptr.is_null() || bytes == 0 || captures::takes(stream) {
+        return real.call();
+    }
+    let served = pools::is_served(pool)
+        || driver::current_device().is_ok_and(|device| pools::is_default(pool, device));
+    if served {
+        serve(entry, real, dptr, bytes as u64, pool, stream)
+    } else {
+        real.call()
+    }
+}
+
+fn serve(
+    entry: Entry,
+    real: Real<'_>,
+    dptr: *mut CUdeviceptr,
+    bytes: u64,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> CUresult {
+    process::used();
+    let key = Key::of(entry.null_stream, stream);
+    match memory::allocate(bytes, Some(key), pool.0 as u64) {
+        Some(Ok(address)) => {
+            real.answered(CUresult::SUCCESS);
+            // SAFETY: not null (our callers checked); the program's own result.
+            unsafe { dptr.write(CUdeviceptr(address)) };
+            CUresult::SUCCESS
+        }
+        Some(Err(code)) => real.answered(code),
+        None => real.call(),
+    }
+}
+
+pub(crate) fn mem_free_async(
+    entry: Entry,
+    real: Real<'_>,
+    dptr: CUdeviceptr,
+    stream: CUstream,
+) -> CUresult {
+    if !process::is_on() || dptr.0 == 0 {
+        return real.call();
+    }
+    if captures::takes(stream) {
+        // A graph can free only what a graph has allocated; of our memory the driver knows nothing.
+        return if memory::holds(dptr.0) {
+            real.answered(CUresult::INVALID_VALUE)
+        } else {
+            real.call()
+        };
+    }
+    match memory::free(dptr.0, Some(Key::of(entry.null_stream, stream))) {
+        Some(result) => real.answered(result),
+        None => real.call(),
+    }
+}

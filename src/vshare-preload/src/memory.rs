@@ -1,0 +1,290 @@
+//! Allocating and freeing in the pool: planned under the lock, carried out without it.
+
+use crate::cuda::{CUcontext, CUdevice, CUresult};
+use crate::report;
+use crate::streams::{self, Key};
+use crate::{arenas, captures, elsewhere, host_ranges, pools, process, road, setup};
+use vshare_core::arena::{Grant, Refusal, held};
+use vshare_core::config::FreeWait;
+use vshare_core::pool::{After, FreeError, Slot};
+use vshare_shm::record::{Cause, Class, Record};
+
+/// Allocates `bytes` in the current context's arena: in a stream's order, or for use in any.
+/// `tag` is kept with it. `None`: vshare steps aside, and the driver is to be asked.
+pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Result<u64, CUresult>> {
+    let context = setup::context_with_arena()?;
+    let mut help = Help::Settle;
+    loop {
+        match plan(context, bytes, order, tag)? {
+            Ok((grant, live)) => {
+                road::populate(context, &grant.populate);
+                allocated(&grant, bytes, order, tag, live);
+                return Some(Ok(grant.address));
+            }
+            Err(Refusal::Limit(over)) => {
+                report::add(report::OOM_LIMIT, 1);
+                refused(bytes, Cause::Limit, over.left);
+                return Some(Err(CUresult::OUT_OF_MEMORY));
+            }
+            Err(Refusal::NoRoom(no)) => {
+                let Some(next) = help.give(context, no.pages) else {
+                    report::add(report::OOM_DRIVER, 1);
+                    refused(bytes, Cause::Driver, 0);
+                    return Some(Err(CUresult::OUT_OF_MEMORY));
+                };
+                help = next;
+            }
+        }
+    }
+}
+
+type Planned = Result<(Grant, u64), Refusal>;
+
+fn plan(context: CUcontext, bytes: u64, order: Option<Key>, tag: u64) -> Option<Planned> {
+    let mut state = process::state();
+    let slot = match order {
+        Some(key) if !streams::any_solo() => Some(state.streams.slot(key)),
+        _ => None,
+    };
+    let device = state.arenas.of(context)?.device;
+    let others = state.arenas.live_on(device, Some(context));
+    let owned = state.arenas.of(context).filter(|o| !o.closing)?;
+    owned.arena.ledger_mut().limit = owned.limit.saturating_sub(others);
+    let planned = owned.arena.allocate(bytes, slot, tag);
+    state.arenas.publish();
+    let live = state.arenas.live();
+    Some(planned.map(|grant| (grant, live)))
+}
+
+/// What is tried, in this order, when the pool has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Help {
+    /// See which freed memory has been passed by the work that could use it.
+    Settle,
+    /// Get an extent. May succeed without giving enough, so it is tried a few times; when there is
+    /// none, wait for all work.
+    Extend(u8),
+    /// All freed memory has been made free by waiting for all work: there is no more to try.
+    Exhausted,
+}
+
+impl Help {
+    /// Gives this help, or the next that can be given; returns what comes after it.
+    fn give(self, context: CUcontext, pages: u64) -> Option<Self> {
+        match self {
+            Self::Settle => {
+                settle();
+                Some(Self::Extend(3))
+            }
+            Self::Extend(tries) if tries > 0 && setup::extend(context, pages).is_ok() => {
+                Some(Self::Extend(tries - 1))
+            }
+            Self::Extend(_) => {
+                if captures::any() || !streams::synchronize(context) {
+                    return None;
+                }
+                let tick = process::tick();
+                let mut state = process::state();
+                let owned = state.arenas.of(context)?;
+                owned.fences.clear();
+                owned.arena.all_passed(tick);
+                state.arenas.publish();
+                Some(Self::Exhausted)
+            }
+            Self::Exhausted => None,
+        }
+    }
+}
+
+/// Lets go of freed memory whose last possible use has passed.
+pub(crate) fn settle() {
+    if !arenas::any_fences() {
+        return;
+    }
+    streams::poll();
+    let tick = process::tick();
+    let mut fresh = false;
+    let mut guard = process::state();
+    let state = &mut *guard;
+    for owned in state.arenas.iter_mut() {
+        for (slot, until) in core::mem::take(&mut owned.fences) {
+            if !state.streams.slot_has_ended(slot, until) {
+                owned.fences.push((slot, until));
+                continue;
+            }
+            owned.arena.passed(slot, tick);
+            if owned.arena.close(slot) {
+                owned.fences.push((slot, tick));
+                fresh = true;
+            }
+        }
+    }
+    state.arenas.publish();
+    drop(guard);
+    if fresh {
+        streams::mark_others(None);
+    }
+}
+
+/// Frees what begins at `address`: in a stream's order, or as `cuMemFree` does. `None`: it is none
+/// of ours, and the driver is to be asked.
+pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
+    if !arenas::may_hold(address) {
+        return None;
+    }
+    let context = process::state().arenas.at(address)?.context;
+    let waited = order.is_none() && must_wait() && streams::synchronize(context);
+    if waited {
+        host_ranges::none_in_flight();
+    }
+    let mut guard = process::state();
+    let state = &mut *guard;
+    let after = match order {
+        _ if waited || state.streams.are_none() => After::Nothing,
+        Some(key) if streams::is_solo(key) => After::Nothing,
+        None if streams::any_solo() => After::Nothing,
+        Some(key) => After::Work(state.streams.slot(key)),
+        None => After::Work(Slot::ALL),
+    };
+    let owned = state.arenas.at(address)?;
+    let tick = process::tick();
+    let (held, tag) = match owned.arena.free(address, after, tick) {
+        Ok(freed) => freed,
+        // Never passed on: the driver would free the extent if the address is its first.
+        Err(FreeError::NoBlock) => return Some(CUresult::INVALID_VALUE),
+        Err(FreeError::Foreign) => return None,
+    };
+    let mut fresh = false;
+    match after {
+        After::Nothing if !waited => state.streams.note_reuse(),
+        After::Nothing => {}
+        After::Work(slot) => {
+            if owned.arena.close(slot) {
+                owned.fences.push((slot, tick));
+                fresh = true;
+            }
+        }
+    }
+    let class = match owned.kind {
+        arenas::Kind::Managed => Class::Managed,
+        arenas::Kind::Device => Class::Device,
+    };
+    state.arenas.publish();
+    let live = state.arenas.live();
+    drop(guard);
+    if fresh {
+        streams::mark_others(None);
+    }
+    pools::freed(tag, held);
+    report::live(live);
+    report::add(report::FREES, 1);
+    report::add(report::STREAM_FREES, u64::from(order.is_some()));
+    report::record(Record::Freed {
+        address,
+        bytes: held,
+        class,
+        stream: order.map_or(0, |k| k.handle().0 as u64),
+    });
+    Some(CUresult::SUCCESS)
+}
+
+/// Whether `cuMemFree` must wait for work in flight: see [`FreeWait`].
+fn must_wait() -> bool {
+    if captures::any() {
+        return false;
+    }
+    match process::config().free_wait {
+        FreeWait::Always => true,
+        FreeWait::Auto => host_ranges::in_flight(),
+        FreeWait::Never => false,
+    }
+}
+
+fn allocated(grant: &Grant, bytes: u64, order: Option<Key>, tag: u64, live: u64) {
+    pools::allocated(tag, held(bytes));
+    report::live(live);
+    report::add(report::ALLOCATIONS, 1);
+    report::add(report::STREAM_ALLOCATIONS, u64::from(order.is_some()));
+    report::record(Record::Allocated {
+        address: grant.address,
+        bytes,
+        class: Class::Managed,
+        stream: order.map_or(0, |k| k.handle().0 as u64),
+    });
+}
+
+fn refused(bytes: u64, cause: Cause, left: u64) {
+    let live = process::state().arenas.live();
+    report::record(Record::Refused {
+        bytes,
+        cause,
+        live,
+        limit: live.saturating_add(left),
+    });
+}
+
+/// What `cuMemGetInfo` says in the current context: (free, total), bytes. `None`: what the driver
+/// says.
+pub(crate) fn info() -> Option<(u64, u64)> {
+    let context = setup::context_with_arena()?;
+    let mut state = process::state();
+    let device = state.arenas.of(context)?.device;
+    let others = state.arenas.live_on(device, Some(context));
+    let owned = state.arenas.of(context)?;
+    let mut ledger = *owned.arena.ledger();
+    ledger.limit = owned.limit;
+    ledger.live += others;
+    ledger.elsewhere = elsewhere::created_bytes();
+    Some((ledger.free(), ledger.total()))
+}
+
+/// What an address is to the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Named {
+    /// In an allocation of ours.
+    Ours(Info),
+    /// In an arena, where the program holds nothing.
+    Unused,
+    /// Outside all arenas.
+    Foreign,
+}
+
+/// An allocation, for the program's questions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Info {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// Differs for every allocation, and from the driver's own numbers.
+    pub(crate) serial: u64,
+    /// The pool it was allocated from in stream order, or 0.
+    pub(crate) pool: u64,
+    pub(crate) context: CUcontext,
+    pub(crate) device: CUdevice,
+}
+
+/// See [`Named`].
+pub(crate) fn named(address: u64) -> Named {
+    if !arenas::may_hold(address) {
+        return Named::Foreign;
+    }
+    let mut state = process::state();
+    let Some(owned) = state.arenas.at(address) else {
+        return Named::Foreign;
+    };
+    let Some(known) = owned.arena.known_at(address) else {
+        return Named::Unused;
+    };
+    Named::Ours(Info {
+        address: known.address,
+        bytes: known.bytes,
+        serial: known.serial | 1 << 62,
+        pool: known.tag,
+        context: owned.context,
+        device: owned.device,
+    })
+}
+
+/// Whether an address is in an arena.
+pub(crate) fn holds(address: u64) -> bool {
+    !matches!(named(address), Named::Foreign)
+}

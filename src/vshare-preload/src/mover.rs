@@ -1,0 +1,239 @@
+//! The thread that makes room: it lets pages leave until what is wanted fits.
+//!
+//! Started when something must leave for the first time, which is after CUDA is in use. One thread
+//! for all arenas: through libcuda more threads move no faster.
+
+use crate::clock::{Deadline, wait_until};
+use crate::cuda::CUcontext;
+use crate::{driver, guard, memory, os, process, report, road, streams};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+use vshare_core::config::Policy;
+use vshare_core::residency::Leave;
+use vshare_core::units::PAGE;
+
+/// Room kept free ahead of need, so that a launch seldom waits: bytes.
+const AHEAD: u64 = 256 << 20;
+
+/// How long a block whose end of use cannot be known (work without a mark) is waited for.
+const PATIENCE_MS: u64 = 20;
+
+static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
+
+/// Pages that somebody is waiting for room for.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+
+/// Changes whenever pages have left, or cannot.
+static PROGRESS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether at the last try nothing could leave.
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+static STOPPING: AtomicBool = AtomicBool::new(false);
+static WORKING: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is a forked child, which has no such thread.
+static FORGOTTEN: AtomicBool = AtomicBool::new(false);
+
+/// What became of asking for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Something has left, or is about to: look again.
+    Changed,
+    /// Nothing can leave now.
+    Stuck,
+}
+
+/// Asks for room for `pages` pages and waits until something has changed, at most until `deadline`.
+pub(crate) fn wait_for_room(pages: u64, deadline: Deadline) -> Room {
+    let before = PROGRESS.load(Ordering::Acquire);
+    if !ask(pages) {
+        return Room::Stuck;
+    }
+    let changed = wait_until(deadline, || PROGRESS.load(Ordering::Acquire) != before);
+    WANTED.store(0, Ordering::Relaxed);
+    if changed && !STUCK.load(Ordering::Acquire) {
+        Room::Changed
+    } else {
+        Room::Stuck
+    }
+}
+
+/// Asks for room without waiting. Returns whether anyone is there to make it.
+pub(crate) fn ask(pages: u64) -> bool {
+    if FORGOTTEN.load(Ordering::Relaxed) {
+        return false;
+    }
+    WANTED.fetch_max(pages, Ordering::Relaxed);
+    match THREAD.get_or_init(start) {
+        Some(thread) => {
+            thread.unpark();
+            true
+        }
+        None => false,
+    }
+}
+
+/// Has room made ahead of need, while the work just prepared is submitted and runs.
+pub(crate) fn ask_ahead(context: CUcontext) {
+    if need(context) > 0 {
+        ask(0);
+    }
+}
+
+/// In a forked child.
+pub(crate) fn forget() {
+    FORGOTTEN.store(true, Ordering::Relaxed);
+}
+
+fn start() -> Option<Thread> {
+    let started = os::spawn_without_signals("vshare-mover", || guard::as_inside(work)).ok()?;
+    os::at_exit(stop);
+    Some(started.thread().clone())
+}
+
+/// The process ends: no move may be under way when the driver is torn down.
+extern "C" fn stop() {
+    STOPPING.store(true, Ordering::SeqCst);
+    // A forked child has no such thread to wait for.
+    if FORGOTTEN.load(Ordering::Relaxed) {
+        return;
+    }
+    wait_until(Deadline::after_ms(2000), || !WORKING.load(Ordering::SeqCst));
+}
+
+fn work() {
+    loop {
+        std::thread::park();
+        WORKING.store(true, Ordering::SeqCst);
+        if STOPPING.load(Ordering::SeqCst) {
+            WORKING.store(false, Ordering::SeqCst);
+            return;
+        }
+        let contexts: Vec<CUcontext> = {
+            let state = process::state();
+            state.arenas.iter().map(|o| o.context).collect()
+        };
+        for context in contexts {
+            // A defect here must not end the program's process, nor leave memory protected.
+            let served = std::panic::catch_unwind(|| serve(context));
+            if served.is_err() {
+                report::add(report::PANICS, 1);
+                protect(context, false);
+            }
+        }
+        WORKING.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Lets pages of one arena leave until nothing more is wanted, or nothing can.
+fn serve(context: CUcontext) {
+    if need(context) == 0 {
+        return;
+    }
+    if driver::set_context(context).is_err() {
+        return;
+    }
+    let mut protected = false;
+    let mut patience: Option<Deadline> = None;
+    loop {
+        let need = need(context);
+        if need == 0 || STOPPING.load(Ordering::SeqCst) {
+            break;
+        }
+        let hurried = patience.is_some_and(Deadline::has_passed);
+        match plan(context, need, hurried) {
+            Leave::Drop(runs) => road::drop_pages(context, &runs),
+            Leave::Evict(runs) if process::config().policy == Policy::Demand => {
+                // Launches fault data in at the same time, which a protected arena would slow down.
+                road::evict_protecting(context, &runs);
+            }
+            Leave::Evict(runs) => {
+                if !protected {
+                    protected = protect(context, true);
+                }
+                road::evict(context, &runs);
+            }
+            Leave::Wait(tick) => {
+                // Unprotected meanwhile: what the program's work faults in is served faster so.
+                if protected {
+                    protect(context, false);
+                    protected = false;
+                }
+                if !streams::lacks_marks(tick) {
+                    patience = None;
+                } else if patience.is_none() {
+                    patience = Some(Deadline::after_ms(PATIENCE_MS));
+                }
+                std::thread::sleep(Duration::from_micros(20));
+                streams::poll();
+                continue;
+            }
+            Leave::Nothing => {
+                STUCK.store(true, Ordering::Release);
+                PROGRESS.fetch_add(1, Ordering::AcqRel);
+                break;
+            }
+        }
+        patience = None;
+        STUCK.store(false, Ordering::Release);
+        PROGRESS.fetch_add(1, Ordering::AcqRel);
+    }
+    if protected {
+        protect(context, false);
+    }
+    memory::settle();
+    report::gauges();
+}
+
+/// Pages that must leave: what is above the budget, what somebody waits for, and what is to be free
+/// ahead of need.
+fn need(context: CUcontext) -> u64 {
+    let mut state = process::state();
+    let Some(owned) = state.arenas.of(context).filter(|o| !o.closing) else {
+        return 0;
+    };
+    let residency = owned.arena.residency();
+    let over = residency.resident().saturating_sub(residency.budget());
+    let ahead = if residency.missing() > 0 && process::config().policy == Policy::Lru {
+        (AHEAD / PAGE).min(residency.budget() / 8)
+    } else {
+        0
+    };
+    let wanted = WANTED.load(Ordering::Relaxed).max(ahead);
+    over + wanted.saturating_sub(residency.room())
+}
+
+fn plan(context: CUcontext, need: u64, hurried: bool) -> Leave {
+    let mut guard = process::state();
+    let state = &mut *guard;
+    let Some(owned) = state.arenas.of(context).filter(|o| !o.closing) else {
+        return Leave::Nothing;
+    };
+    let streams = &state.streams;
+    let leave = if hurried {
+        // Copying out is right even under work that uses the page; dropping would not be.
+        owned.arena.leave(need.min(road::PIECE), false, |_| true)
+    } else {
+        let can_drop = owned.can_drop;
+        owned.arena.leave(need.min(road::PIECE), can_drop, |tick| {
+            streams.have_ended(tick)
+        })
+    };
+    state.arenas.publish();
+    leave
+}
+
+fn protect(context: CUcontext, protected: bool) -> bool {
+    let extents: Vec<_> = {
+        let mut state = process::state();
+        match state.arenas.of(context) {
+            Some(owned) => owned.arena.pool().extents().collect(),
+            None => return false,
+        }
+    };
+    os::protect(&extents, protected);
+    true
+}

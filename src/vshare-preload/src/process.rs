@@ -1,0 +1,196 @@
+//! The one global: this process's configuration, arenas and streams, and its life.
+//!
+//! | state     | from                                            | what handlers do              |
+//! |-----------|-------------------------------------------------|-------------------------------|
+//! | on        | the start, unless `VSHARE_DISABLE` is set         | their work                    |
+//! | off       | `VSHARE_DISABLE`, or a fork after CUDA was used   | pass everything to the driver |
+//!
+//! Lock order: [`STATE`] is the only lock, taken for short stretches of bookkeeping, and never
+//! while the driver is called, while waiting, or while writing a notice.
+
+use crate::arenas::Arenas;
+use crate::host_ranges::HostRanges;
+use crate::lock::{Held, Lock};
+use crate::mover;
+use crate::notice;
+use crate::report;
+use crate::streams::Streams;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vshare_core::config::{self, Config};
+
+/// Everything that changes.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// One arena for each context that has taken memory.
+    pub(crate) arenas: Arenas,
+    /// The streams that have had work.
+    pub(crate) streams: Streams,
+    /// Host memory that work on the device can write.
+    pub(crate) host: HostRanges,
+}
+
+static STATE: Lock<State> = Lock::new(State {
+    arenas: Arenas::new(),
+    streams: Streams::new(),
+    host: HostRanges::new(),
+});
+
+static ON: AtomicBool = AtomicBool::new(true);
+
+/// Whether CUDA has been used: from then on a forked child cannot use it.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Operations submitted so far; also counts frees, so that a free has a place among them.
+static TICK: AtomicU64 = AtomicU64::new(0);
+
+static CONFIG: OnceLock<(Config, u64)> = OnceLock::new();
+
+/// Whether handlers are to do their work.
+pub(crate) fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Steps aside for good.
+pub(crate) fn turn_off() {
+    ON.store(false, Ordering::Relaxed);
+}
+
+/// CUDA is in use from now on.
+pub(crate) fn used() {
+    if !USED.load(Ordering::Relaxed) {
+        USED.store(true, Ordering::Relaxed);
+        complain();
+    }
+}
+
+/// The state, locked.
+pub(crate) fn state() -> Held<'static, State> {
+    STATE.lock()
+}
+
+/// The next tick.
+pub(crate) fn tick() -> u64 {
+    TICK.fetch_add(1, Ordering::AcqRel) + 1
+}
+
+/// The last tick given out.
+pub(crate) fn now() -> u64 {
+    TICK.load(Ordering::Acquire)
+}
+
+/// What the user asked for.
+pub(crate) fn config() -> &'static Config {
+    &read_config().0
+}
+
+/// The number by which `vshare run` finds the segments of what it started; 0 for none.
+pub(crate) fn run_number() -> u64 {
+    read_config().1
+}
+
+fn read_config() -> &'static (Config, u64) {
+    CONFIG.get_or_init(|| {
+        let variable =
+            |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+        let run = variable("VSHARE_RUN")
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(0);
+        (config::read(variable).0, run)
+    })
+}
+
+/// Says what is wrong with the configuration, once, when CUDA is first used: a shell that only
+/// passes the variables on to its children says nothing.
+fn complain() {
+    let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    for complaint in config::read(variable).1 {
+        notice::say(format_args!("{complaint}"));
+    }
+}
+
+/// Reads the environment and registers what fork needs. All that is done when the library is
+/// loaded.
+pub(crate) fn loaded() {
+    if config().disabled {
+        turn_off();
+    }
+    fork::register();
+}
+
+/// Work in flight, and its bookkeeping, as a forked child sees it: not its own.
+fn become_child() {
+    report::disown();
+    mover::forget();
+    if USED.load(Ordering::Relaxed) {
+        turn_off();
+    }
+}
+
+/// Sums over all arenas, for the gauges.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) live: u64,
+    pub(crate) peak_live: u64,
+    pub(crate) budget: u64,
+    pub(crate) limit: u64,
+    pub(crate) resident: u64,
+    pub(crate) peak_resident: u64,
+    pub(crate) host: u64,
+    pub(crate) arena: u64,
+    pub(crate) device_class: u64,
+}
+
+/// See [`Sums`].
+pub(crate) fn sums() -> Sums {
+    state().arenas.sums()
+}
+
+/// Keeps the lock across `fork`, so that the child does not inherit it held by a thread it lacks.
+mod fork {
+    #![expect(unsafe_code, reason = "registers handlers with the C library")]
+
+    use super::{STATE, become_child};
+    use crate::guard;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Whether `before` got the lock. Only the forking thread uses it between its two handlers.
+    static HELD: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn register() {
+        // SAFETY: the three functions live as long as the library, which is never unloaded.
+        _ = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+    }
+
+    /// Takes the lock, but does not wait for it for ever: a fork from within a handler of ours
+    /// would wait for itself.
+    extern "C" fn before() {
+        if guard::inside() {
+            return;
+        }
+        for _ in 0..1_000_000 {
+            if let Some(guard) = STATE.try_lock() {
+                std::mem::forget(guard);
+                HELD.store(true, Ordering::Relaxed);
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    extern "C" fn parent() {
+        release();
+    }
+
+    extern "C" fn child() {
+        become_child();
+        release();
+    }
+
+    fn release() {
+        if HELD.swap(false, Ordering::Relaxed) {
+            // SAFETY: `before` took the lock in this very thread and left it held.
+            unsafe { STATE.force_unlock() };
+        }
+    }
+}

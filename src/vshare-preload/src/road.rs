@@ -1,0 +1,216 @@
+//! The road on which memory moves: what the driver is asked for, and nothing of when.
+//!
+//! One interface for every road there may be; now there is libcuda's prefetch. Each function makes
+//! its moves within the call and reports them to the arena.
+
+use crate::arenas::Kind;
+use crate::clock;
+use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
+use crate::driver::{self, To};
+use crate::{os, process, report};
+use vshare_core::pool::Run;
+use vshare_core::residency::Fetch;
+use vshare_shm::record::Record;
+
+/// Pages in one call: large enough for 90 % of the bandwidth, small enough that launches from other
+/// threads, which wait for the driver's lock meanwhile, wait less than a millisecond.
+pub(crate) const PIECE: u64 = 16;
+
+/// What a move needs to know of its arena.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    kind: Kind,
+    device: CUdevice,
+    inward: CUstream,
+    outward: CUstream,
+}
+
+/// Announces moves in an arena, so that its context does not end under them.
+fn begin(context: CUcontext) -> Option<Way> {
+    let mut state = process::state();
+    let owned = state.arenas.of(context).filter(|o| !o.closing)?;
+    owned.busy += 1;
+    Some(Way {
+        kind: owned.kind,
+        device: owned.device,
+        inward: owned.inward,
+        outward: owned.outward,
+    })
+}
+
+fn end(context: CUcontext) {
+    let mut state = process::state();
+    if let Some(owned) = state.arenas.of(context) {
+        owned.busy = owned.busy.saturating_sub(1);
+    }
+    state.arenas.publish();
+}
+
+/// Brings fresh pages to the device, before anything uses them.
+pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
+    if !runs.is_empty() {
+        bring(
+            context,
+            &Fetch {
+                populate: runs.to_vec(),
+                ..Fetch::default()
+            },
+        );
+    }
+}
+
+/// Brings in what was planned. What cannot be brought stays where it is, for the work to fault in.
+pub(crate) fn bring(context: CUcontext, fetch: &Fetch) {
+    let Some(way) = begin(context) else {
+        give_up(context, fetch);
+        return;
+    };
+    driver::outside_captures(|| {
+        for &run in &fetch.populate {
+            bring_run(context, way, run, false);
+        }
+        for &run in &fetch.promote {
+            bring_run(context, way, run, true);
+        }
+    });
+    end(context);
+}
+
+fn bring_run(context: CUcontext, way: Way, run: Run, with_data: bool) {
+    for piece in pieces(run) {
+        if way.kind == Kind::Device {
+            arrived(context, piece, true);
+            continue;
+        }
+        let Some((address, bytes)) = span(context, piece) else {
+            return;
+        };
+        let start = clock::nanoseconds();
+        let moved = driver::in_context(context, || {
+            driver::prefetch(address, bytes, To::Device(way.device), way.inward)
+        });
+        let ok = driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok();
+        arrived(context, piece, ok);
+        if !ok {
+            continue;
+        }
+        if with_data {
+            report::add(report::PROMOTED_BYTES, bytes);
+            report::add(report::PROMOTIONS, 1);
+            report::record(Record::Promoted {
+                address,
+                bytes,
+                nanoseconds: clock::nanoseconds() - start,
+                device: u64::from(way.device.0.unsigned_abs()),
+            });
+        } else {
+            report::add(report::POPULATED_BYTES, bytes);
+        }
+    }
+}
+
+fn arrived(context: CUcontext, run: Run, ok: bool) {
+    let mut state = process::state();
+    if let Some(owned) = state.arenas.of(context) {
+        owned.arena.arrived(run, ok);
+    }
+    state.arenas.publish();
+}
+
+fn give_up(context: CUcontext, fetch: &Fetch) {
+    for &run in fetch.populate.iter().chain(&fetch.promote) {
+        arrived(context, run, false);
+    }
+}
+
+/// Copies pages to the host. The caller has the arena's mapping protected, if it wants the copies
+/// fast, and the context current.
+pub(crate) fn evict(context: CUcontext, runs: &[Run]) {
+    let way = begin(context);
+    for piece in runs.iter().copied().flat_map(pieces) {
+        let start = clock::nanoseconds();
+        let moved = way.and_then(|way| Some((way, span(context, piece)?)));
+        let ok = moved.is_some_and(|(way, (address, bytes))| {
+            // The wait is for the case that the driver deferred the move.
+            let moved = driver::prefetch(address, bytes, To::Host, way.outward)
+                .and_then(|()| driver::stream_synchronize(way.outward));
+            driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok()
+        });
+        left(context, piece, false, ok);
+        if let (true, Some((way, (address, bytes)))) = (ok, moved) {
+            report::add(report::EVICTED_BYTES, bytes);
+            report::add(report::EVICTIONS, 1);
+            report::record(Record::Evicted {
+                address,
+                bytes,
+                nanoseconds: clock::nanoseconds() - start,
+                device: u64::from(way.device.0.unsigned_abs()),
+            });
+        }
+    }
+    if way.is_some() {
+        end(context);
+    }
+}
+
+/// As [`evict`], with only these pages protected.
+pub(crate) fn evict_protecting(context: CUcontext, runs: &[Run]) {
+    let spans: Vec<_> = runs.iter().filter_map(|&r| span(context, r)).collect();
+    os::protect(&spans, true);
+    evict(context, runs);
+    os::protect(&spans, false);
+}
+
+/// Takes pages that nobody will read off the device without copying them.
+pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
+    let way = begin(context);
+    let spans: Vec<_> = runs.iter().filter_map(|&r| span(context, r)).collect();
+    let dropped = way.map_or(Err(CUresult::INVALID_CONTEXT), |way| {
+        driver::discard(&spans, way.outward)?;
+        for &(address, bytes) in &spans {
+            // Copies nothing: it only makes the driver give the device's pages up.
+            driver::prefetch(address, bytes, To::Host, way.outward)?;
+        }
+        driver::stream_synchronize(way.outward)
+    });
+    let ok = match dropped {
+        Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => {
+            if let Some(owned) = process::state().arenas.of(context) {
+                owned.can_drop = false;
+            }
+            false
+        }
+        other => driver::noted("cuMemDiscardBatchAsync", 0, other).is_ok(),
+    };
+    for &run in runs {
+        left(context, run, true, ok);
+    }
+    if ok {
+        report::add(report::DROPPED_BYTES, spans.iter().map(|s| s.1).sum());
+    }
+    if way.is_some() {
+        end(context);
+    }
+}
+
+fn left(context: CUcontext, run: Run, dropped: bool, ok: bool) {
+    let mut state = process::state();
+    if let Some(owned) = state.arenas.of(context) {
+        owned.arena.left(run, dropped, ok);
+    }
+    state.arenas.publish();
+}
+
+fn span(context: CUcontext, run: Run) -> Option<(u64, u64)> {
+    process::state().arenas.of(context)?.arena.span(run)
+}
+
+/// A run, in pieces that one call moves.
+fn pieces(run: Run) -> impl Iterator<Item = Run> {
+    run.numbers()
+        .step_by(usize::try_from(PIECE).unwrap_or(1))
+        .map(move |first| Run {
+            first,
+            pages: PIECE.min(run.first + run.pages - first),
+        })
+}

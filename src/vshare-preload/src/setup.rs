@@ -1,0 +1,263 @@
+//! Making an arena when a context first takes memory, and extents when an arena needs more.
+
+use crate::arenas::{Kind, Owned};
+use crate::clock::{Deadline, wait_until};
+use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
+use crate::driver::{self, Answer};
+use crate::{headroom, notice, process, report};
+use std::sync::atomic::{AtomicBool, Ordering};
+use vshare_core::arena::{Arena, Terms};
+use vshare_core::config::{Config, Policy};
+use vshare_core::ledger;
+use vshare_core::residency::Order;
+use vshare_core::units::{Human, PAGE};
+
+/// Bytes by which an arena of device memory grows: it takes what others could use.
+const DEVICE_EXTENT: u64 = 64 << 20;
+
+/// The current context, which has an arena now; `None` where vshare must step aside.
+pub(crate) fn context_with_arena() -> Option<CUcontext> {
+    let context = driver::current_context()?;
+    if process::state().arenas.of(context).is_some() {
+        return Some(context);
+    }
+    let made = driver::outside_captures(|| make(context));
+    match driver::noted("arena", 0, made) {
+        Ok(owned) => {
+            start_report(owned.device);
+            let mut state = process::state();
+            // Another thread may have been faster; then this one's two streams are left over.
+            if state.arenas.of(context).is_none() {
+                state.arenas.add(owned);
+            }
+            Some(context)
+        }
+        Err(_) => {
+            report::add(report::FALLBACKS, 1);
+            None
+        }
+    }
+}
+
+fn make(context: CUcontext) -> Answer<Owned> {
+    let config = process::config();
+    let device = driver::current_device()?;
+    let (free, _) = driver::memory_info()?;
+    let physical = driver::total_memory(device)?;
+    let mut kind = if driver::can_oversubscribe(device).unwrap_or(false) {
+        Kind::Managed
+    } else {
+        Kind::Device
+    };
+    let mut streams = (CUstream::NULL, CUstream::NULL);
+    if kind == Kind::Managed {
+        match (driver::new_stream(), driver::new_stream()) {
+            (Ok(inward), Ok(outward)) => streams = (inward, outward),
+            _ => kind = Kind::Device,
+        }
+    }
+    if kind == Kind::Device {
+        say_once(&SAID_DEVICE, || {
+            notice::say(format_args!(
+                "device {} cannot oversubscribe (no concurrent managed access); using its own memory only",
+                device.0
+            ));
+        });
+    }
+    let budget = budget(config, kind, free, physical);
+    let limit = limit(config, kind, device, budget, physical);
+    Ok(Owned {
+        context,
+        device,
+        primary: driver::primary_context(device) == Some(context),
+        kind,
+        arena: Arena::new(Terms {
+            order: match config.policy {
+                Policy::Lru => Order::Used,
+                Policy::Demand => Order::Migrated,
+            },
+            budget: if kind == Kind::Managed {
+                budget
+            } else {
+                u64::MAX
+            },
+            limit,
+            physical,
+        }),
+        limit,
+        budget,
+        inward: streams.0,
+        outward: streams.1,
+        can_drop: true,
+        extending: false,
+        closing: false,
+        busy: 0,
+        fences: Vec::new(),
+    })
+}
+
+static SAID_DEVICE: AtomicBool = AtomicBool::new(false);
+static SAID_BUDGET: AtomicBool = AtomicBool::new(false);
+static SAID_LIMIT: AtomicBool = AtomicBool::new(false);
+
+fn say_once(said: &AtomicBool, say: impl FnOnce()) {
+    if !said.swap(true, Ordering::Relaxed) {
+        say();
+    }
+}
+
+/// The budget: never more than what is free, less a reserve, because above that the driver would
+/// have to evict by itself.
+fn budget(config: &Config, kind: Kind, free: u64, physical: u64) -> u64 {
+    // What an earlier context's arena keeps resident on the device is not free, but is ours.
+    let most = ledger::default_budget(free, physical).max(PAGE);
+    let Some(asked) = config.budget else {
+        return most;
+    };
+    let asked = asked.of(physical).max(PAGE);
+    if asked > most && kind == Kind::Managed {
+        say_once(&SAID_BUDGET, || {
+            notice::say(format_args!(
+                "VSHARE_BUDGET of {} is more than the device can keep; using {}",
+                Human(asked),
+                Human(most)
+            ));
+        });
+    }
+    asked.min(most)
+}
+
+/// The limit. Host memory is one for all devices: what other devices' arenas may spill is not
+/// promised a second time.
+fn limit(config: &Config, kind: Kind, device: CUdevice, budget: u64, physical: u64) -> u64 {
+    if kind == Kind::Device {
+        return config
+            .limit
+            .map_or(physical, |l| l.of(physical).min(physical));
+    }
+    let promised: u64 = process::state()
+        .arenas
+        .iter()
+        .filter(|o| o.device != device)
+        .map(|o| o.limit.saturating_sub(o.budget))
+        .sum();
+    let most = budget + headroom::bytes().saturating_sub(promised);
+    let Some(asked) = config.limit else {
+        return most;
+    };
+    let asked = asked.of(physical);
+    if asked > most {
+        say_once(&SAID_LIMIT, || {
+            notice::say(format_args!(
+                "VSHARE_LIMIT of {} is more than the budget and the host's memory hold; using {}",
+                Human(asked),
+                Human(most)
+            ));
+        });
+    }
+    asked.min(most)
+}
+
+fn start_report(device: CUdevice) {
+    static STARTED: AtomicBool = AtomicBool::new(false);
+    let config = process::config();
+    if STARTED.swap(true, Ordering::Relaxed) || !config.telemetry {
+        return;
+    }
+    let policy = match config.policy {
+        Policy::Lru => "lru",
+        Policy::Demand => "demand",
+    };
+    report::start(policy, process::run_number());
+    let name = driver::name(device).unwrap_or_default();
+    let uuid = driver::uuid(device).unwrap_or_default();
+    let version = driver::driver_version().unwrap_or_default();
+    report::with(|writer| {
+        writer.set_device(device.0.unsigned_abs(), &name, uuid);
+        writer.set_driver_version(version);
+    });
+}
+
+/// Gets an extent of at least `pages` pages for a context's arena.
+///
+/// # Errors
+/// The driver has no memory, or the arena may have none: `OUT_OF_MEMORY`.
+pub(crate) fn extend(context: CUcontext, pages: u64) -> Answer<()> {
+    let Some((kind, sizes)) = begin_extending(context, pages)? else {
+        // Another thread has just got one: try that first.
+        return Ok(());
+    };
+    let got = driver::outside_captures(|| {
+        driver::in_context(context, || {
+            let mut answer = Err(CUresult::OUT_OF_MEMORY);
+            for bytes in sizes {
+                let got = match kind {
+                    Kind::Managed => driver::alloc_managed(bytes),
+                    Kind::Device => driver::alloc_device(bytes),
+                };
+                answer = got.map(|base| (base, bytes));
+                if answer.is_ok() {
+                    break;
+                }
+            }
+            answer
+        })
+    });
+    let mut state = process::state();
+    let Some(owned) = state.arenas.of(context) else {
+        // The context has ended meanwhile, and what it had with it.
+        return Err(CUresult::INVALID_CONTEXT);
+    };
+    owned.extending = false;
+    if let Ok((base, bytes)) = got {
+        owned.arena.add_extent(base, bytes);
+        state.arenas.publish_bounds();
+    }
+    drop(state);
+    driver::noted("cuMemAllocManaged", pages * PAGE, got)
+        .map(|_| ())
+        .map_err(|_| CUresult::OUT_OF_MEMORY)
+}
+
+/// Becomes the thread that gets the extent. Returns the sizes to ask for, in order; `None` if
+/// another thread has just got one.
+fn begin_extending(context: CUcontext, pages: u64) -> Answer<Option<(Kind, Vec<u64>)>> {
+    let mut waited = false;
+    let deadline = Deadline::after_ms(2000);
+    let mut answer = Err(CUresult::OUT_OF_MEMORY);
+    wait_until(deadline, || {
+        let mut state = process::state();
+        let Some(owned) = state.arenas.of(context) else {
+            answer = Err(CUresult::INVALID_CONTEXT);
+            return true;
+        };
+        if owned.extending {
+            waited = true;
+            return false;
+        }
+        answer = if waited {
+            Ok(None)
+        } else {
+            let sizes = sizes(owned, pages);
+            owned.extending = sizes.is_some();
+            sizes
+                .map(|sizes| Some((owned.kind, sizes)))
+                .ok_or(CUresult::OUT_OF_MEMORY)
+        };
+        true
+    });
+    answer
+}
+
+/// A driver may give an address that is no multiple of a page: there is a page to spare where the
+/// limit allows. If the driver refuses a size, the next is asked for.
+fn sizes(owned: &Owned, pages: u64) -> Option<Vec<u64>> {
+    let least = pages.checked_mul(PAGE)?;
+    let best = owned.arena.next_extent(pages)?;
+    let spare = (least + PAGE).min(best);
+    let first = match owned.kind {
+        Kind::Managed => best,
+        Kind::Device => spare.max(DEVICE_EXTENT.min(best)),
+    };
+    Some(vec![first, spare, least])
+}

@@ -1,0 +1,629 @@
+//! Which streams have work, how far each has come, and the order between them that reuse needs.
+//!
+//! **Solo.** As long as all work goes to one stream, freed memory may be used again at once: the
+//! new owner's work comes after the old one's in that stream. No events, no waiting memory, and a
+//! launch costs one comparison. That ends with the first work in another stream, which is made to
+//! wait (on the device, by an event) for the solo stream if anything was freed meanwhile.
+//!
+//! **Many.** After that a block that is freed waits until the streams have passed the free, which
+//! is known from *marks*: events recorded now and then behind the program's work. When one stream
+//! has had all the work for a while and the others are idle, it is solo again.
+//!
+//! Ticks count operations and frees, process-wide. An operation takes its tick before it is
+//! submitted; a mark takes the tick at which all it covers has been submitted. So a mark with a tick
+//! not before a free's covers all work that was submitted before that free.
+
+use crate::clock::{Deadline, wait_until};
+use crate::cuda::{CUcontext, CUevent, CUstream, NullStream};
+use crate::driver::{self, Answer};
+use crate::process;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use vshare_core::pool::Slot;
+
+/// A stream, told apart from all others. Default streams are one per context, or per thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    handle: CUstream,
+    context: CUcontext,
+    thread: usize,
+}
+
+impl Key {
+    /// The stream that a handle means in an entry point.
+    pub(crate) fn of(null_stream: NullStream, stream: CUstream) -> Self {
+        let handle = match (stream, null_stream) {
+            (CUstream::NULL, NullStream::Legacy) => CUstream::LEGACY,
+            (CUstream::NULL, NullStream::PerThread) => CUstream::PER_THREAD,
+            _ => stream,
+        };
+        let context = if handle.0 <= CUstream::PER_THREAD.0 {
+            driver::current_context().unwrap_or(CUcontext::NULL)
+        } else {
+            CUcontext::NULL
+        };
+        let thread = if handle == CUstream::PER_THREAD {
+            this_thread()
+        } else {
+            0
+        };
+        Self {
+            handle,
+            context,
+            thread,
+        }
+    }
+
+    /// The handle by which any entry point means this stream.
+    pub(crate) const fn handle(self) -> CUstream {
+        self.handle
+    }
+
+    /// Whether threads other than the one that uses it can name it.
+    fn is_shared(self) -> bool {
+        self.thread == 0 || self.thread == this_thread()
+    }
+
+    /// A number other than 0 for each stream that may be solo.
+    fn word(self) -> u64 {
+        if self.thread != 0 {
+            0
+        } else if self.handle == CUstream::LEGACY {
+            self.context.0 as u64 | 1 << 63
+        } else {
+            self.handle.0 as u64
+        }
+    }
+}
+
+/// A number for each living thread.
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
+/// [`Key::word`] of the solo stream; 0: there is none.
+static SOLO: AtomicU64 = AtomicU64::new(0);
+
+/// Whether `key` is the solo stream.
+pub(crate) fn is_solo(key: Key) -> bool {
+    let word = key.word();
+    word != 0 && SOLO.load(Ordering::Relaxed) == word
+}
+
+/// Whether there is a solo stream.
+pub(crate) fn any_solo() -> bool {
+    SOLO.load(Ordering::Relaxed) != 0
+}
+
+/// Operations and bytes between two marks.
+const MARK_OPERATIONS: u32 = 16;
+const MARK_BYTES: u64 = 32 << 20;
+
+/// Marks kept for one stream: beyond that, work is marked more coarsely.
+const MARKS: usize = 256;
+
+/// Operations in a row after which a stream may become solo again.
+const STREAK: u32 = 64;
+
+/// A mark: work up to `tick` has ended when `event` has passed.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    tick: u64,
+    event: CUevent,
+}
+
+/// One stream.
+#[derive(Debug)]
+struct Line {
+    key: Key,
+    slot: Slot,
+    /// The context its events belong to.
+    context: CUcontext,
+    /// The tick of its last operation.
+    last: u64,
+    /// All its work up to this tick has ended.
+    ended: u64,
+    /// The tick of its last mark.
+    marked: u64,
+    marks: VecDeque<Mark>,
+    operations: u32,
+    bytes: u64,
+    /// The last barrier it waited for.
+    barrier: u64,
+    /// Threads that are about to name it to the driver.
+    pins: u32,
+    /// Destroyed: no further work.
+    gone: bool,
+}
+
+impl Line {
+    const fn is_idle(&self) -> bool {
+        self.last <= self.ended
+    }
+
+    const fn is_marked(&self) -> bool {
+        self.last <= self.marked
+    }
+
+    fn end(&mut self, tick: u64) {
+        self.ended = self.ended.max(tick);
+        self.marked = self.marked.max(tick);
+    }
+}
+
+/// What work in every stream but one must wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Barrier {
+    None,
+    /// A thread is recording it.
+    Making,
+    /// Recorded; the number tells it from earlier ones.
+    Set(CUevent, CUcontext),
+}
+
+/// All streams.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    lines: Vec<Line>,
+    solo: Option<Key>,
+    /// Whether memory has been freed, for use at once, since the solo stream was last waited for.
+    reused: bool,
+    barrier: Barrier,
+    barriers: u64,
+    streak: (Option<Key>, u32),
+    /// Slots that have been given out.
+    slots: u32,
+    unused_events: Vec<(CUcontext, CUevent)>,
+}
+
+impl Streams {
+    pub(crate) const fn new() -> Self {
+        Self {
+            lines: Vec::new(),
+            solo: None,
+            reused: false,
+            barrier: Barrier::None,
+            barriers: 0,
+            streak: (None, 0),
+            slots: 0,
+            unused_events: Vec::new(),
+        }
+    }
+
+    fn line(&mut self, key: Key) -> Option<&mut Line> {
+        self.lines.iter_mut().find(|l| l.key == key && !l.gone)
+    }
+
+    /// The line of a stream, new if need be.
+    fn line_or_new(&mut self, key: Key) -> &mut Line {
+        let found = self.lines.iter().position(|l| l.key == key && !l.gone);
+        let at = found.unwrap_or_else(|| {
+            self.slots += 1;
+            let context = if key.context == CUcontext::NULL {
+                driver::current_context().unwrap_or(CUcontext::NULL)
+            } else {
+                key.context
+            };
+            self.lines.push(Line {
+                key,
+                slot: Slot(self.slots),
+                context,
+                last: 0,
+                ended: 0,
+                marked: 0,
+                marks: VecDeque::new(),
+                operations: 0,
+                bytes: 0,
+                barrier: self.barriers,
+                pins: 0,
+                gone: false,
+            });
+            self.lines.len() - 1
+        });
+        #[expect(clippy::indexing_slicing, reason = "found or pushed above")]
+        &mut self.lines[at]
+    }
+
+    /// The slot in which a stream frees, and from which it may take at once.
+    pub(crate) fn slot(&mut self, key: Key) -> Slot {
+        self.line_or_new(key).slot
+    }
+
+    /// Whether all work up to `tick` has ended, in all streams.
+    pub(crate) fn have_ended(&self, tick: u64) -> bool {
+        self.lines.iter().all(|l| self.has_ended(l, tick))
+    }
+
+    /// Whether all work up to `tick` has ended in the stream of a slot.
+    pub(crate) fn slot_has_ended(&self, slot: Slot, tick: u64) -> bool {
+        if slot == Slot::ALL {
+            return self.have_ended(tick);
+        }
+        self.lines
+            .iter()
+            .filter(|l| l.slot == slot)
+            .all(|l| self.has_ended(l, tick))
+    }
+
+    /// A solo stream's operations are not noted one by one: it may always have more.
+    fn has_ended(&self, line: &Line, tick: u64) -> bool {
+        line.ended >= tick || (line.is_idle() && self.solo != Some(line.key))
+    }
+
+    /// Whether no work has been submitted yet.
+    pub(crate) fn are_none(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Memory was freed for use at once.
+    pub(crate) fn note_reuse(&mut self) {
+        self.reused = true;
+    }
+
+    /// All work of a context submitted up to `tick` has ended.
+    pub(crate) fn context_ended(&mut self, context: CUcontext, tick: u64) {
+        for line in self.lines.iter_mut().filter(|l| l.context == context) {
+            line.end(tick);
+        }
+        if process::now() == tick && self.lines.iter().all(|l| l.context == context) {
+            self.reused = false;
+        }
+    }
+
+    /// All work of a stream submitted up to `tick` has ended.
+    pub(crate) fn stream_ended(&mut self, key: Key, tick: u64) {
+        if let Some(line) = self.line(key) {
+            line.end(tick);
+        }
+        if self.solo == Some(key) && process::now() == tick {
+            self.reused = false;
+        }
+    }
+
+    /// A context has died, with its streams and events.
+    pub(crate) fn context_gone(&mut self, context: CUcontext) {
+        self.lines.retain(|l| l.context != context);
+        self.unused_events.retain(|e| e.0 != context);
+        if matches!(self.barrier, Barrier::Set(_, c) if c == context) {
+            self.barrier = Barrier::None;
+        }
+        if self.lines.is_empty() {
+            self.set_solo(None);
+            self.reused = false;
+        } else if self
+            .solo
+            .is_some_and(|s| self.lines.iter().all(|l| l.key != s))
+        {
+            self.set_solo(None);
+        }
+    }
+
+    fn set_solo(&mut self, key: Option<Key>) {
+        self.solo = key;
+        SOLO.store(key.map_or(0, Key::word), Ordering::Relaxed);
+    }
+
+    fn take_event(&mut self, context: CUcontext) -> Option<CUevent> {
+        let at = self.unused_events.iter().position(|e| e.0 == context)?;
+        Some(self.unused_events.swap_remove(at).1)
+    }
+
+    /// Takes note of an operation that is not in the solo stream. Returns what to do before it.
+    fn note(&mut self, key: Key, tick: u64) -> Enter {
+        if self.lines.is_empty() && key.word() != 0 {
+            self.line_or_new(key);
+            self.set_solo(Some(key));
+            return Enter::Go;
+        }
+        if let Some(solo) = self.solo
+            && solo != key
+        {
+            self.leave_solo(solo);
+            if self.reused {
+                self.reused = false;
+                self.barrier = Barrier::Making;
+                self.barriers += 1;
+                let barriers = self.barriers;
+                if let Some(line) = self.line(solo) {
+                    line.pins += 1;
+                    // It need not wait for itself.
+                    line.barrier = barriers;
+                    let context = line.context;
+                    return Enter::MakeBarrier(solo, context);
+                }
+                self.barrier = Barrier::None;
+            }
+        }
+        let (barrier, barriers) = (self.barrier, self.barriers);
+        let line = self.line_or_new(key);
+        line.last = line.last.max(tick);
+        if line.barrier < barriers {
+            match barrier {
+                Barrier::None => {}
+                Barrier::Making => return Enter::Again,
+                Barrier::Set(event, _) => {
+                    line.barrier = barriers;
+                    return Enter::WaitFor(event);
+                }
+            }
+        }
+        self.count_streak(key)
+    }
+
+    fn leave_solo(&mut self, solo: Key) {
+        self.set_solo(None);
+        self.streak = (None, 0);
+        if let Some(line) = self.line(solo) {
+            line.last = process::now();
+        }
+    }
+
+    fn count_streak(&mut self, key: Key) -> Enter {
+        if self.streak.0 != Some(key) {
+            self.streak = (Some(key), 0);
+        }
+        self.streak.1 = self.streak.1.wrapping_add(1);
+        if self.streak.1.is_multiple_of(STREAK / 2) {
+            return Enter::MarkOthers;
+        }
+        if self.streak.1 > STREAK
+            && key.word() != 0
+            && self.lines.iter().all(|l| l.key == key || l.is_idle())
+        {
+            if let Barrier::Set(event, context) = self.barrier {
+                self.unused_events.push((context, event));
+            }
+            self.barrier = Barrier::None;
+            self.set_solo(Some(key));
+        }
+        Enter::Go
+    }
+}
+
+enum Enter {
+    Go,
+    /// Another thread is recording the barrier.
+    Again,
+    /// The stream must wait for this event.
+    WaitFor(CUevent),
+    /// An event must be recorded in this stream, which was solo, for all others to wait for.
+    MakeBarrier(Key, CUcontext),
+    /// Marks should be set in all other streams.
+    MarkOthers,
+}
+
+/// Takes note of an operation in `key`, which is not the solo stream, before it is submitted, and
+/// puts it behind whatever it must come after.
+pub(crate) fn enter(key: Key, tick: u64) {
+    for _ in 0..10_000 {
+        let what = process::state().streams.note(key, tick);
+        match what {
+            Enter::Go => return,
+            Enter::Again => std::thread::yield_now(),
+            Enter::WaitFor(event) => {
+                let waits = driver::wait_for(key.handle(), event);
+                _ = driver::noted("cuStreamWaitEvent", 0, waits);
+                return;
+            }
+            Enter::MakeBarrier(solo, context) => make_barrier(solo, context),
+            Enter::MarkOthers => {
+                mark_others(Some(key));
+                poll();
+                return;
+            }
+        }
+    }
+}
+
+fn make_barrier(solo: Key, context: CUcontext) {
+    let event = driver::noted("cuEventRecord", 0, record_in(solo, context));
+    let mut state = process::state();
+    state.streams.barrier = event.map_or(Barrier::None, |e| Barrier::Set(e, context));
+    if let Some(line) = state.streams.line(solo) {
+        line.pins = line.pins.saturating_sub(1);
+    }
+    drop(state);
+    if event.is_err() {
+        // The order cannot be made on the device: make it by waiting.
+        synchronize(context);
+    }
+}
+
+/// Records an event behind what is now in a stream.
+fn record_in(key: Key, context: CUcontext) -> Answer<CUevent> {
+    let unused = process::state().streams.take_event(context);
+    driver::outside_captures(|| {
+        driver::in_context(context, || {
+            let event = match unused {
+                Some(event) => event,
+                None => driver::new_event()?,
+            };
+            let recorded = driver::record(event, key.handle());
+            if let Err(code) = recorded {
+                process::state()
+                    .streams
+                    .unused_events
+                    .push((context, event));
+                return Err(code);
+            }
+            Ok(event)
+        })
+    })
+}
+
+/// After an operation that named `bytes` of memory: sets a mark if enough has come together.
+pub(crate) fn after(key: Key, tick: u64, bytes: u64) {
+    let due = {
+        let mut state = process::state();
+        let line = state.streams.line_or_new(key);
+        line.last = line.last.max(tick);
+        line.operations += 1;
+        line.bytes += bytes;
+        (line.operations >= MARK_OPERATIONS || line.bytes >= MARK_BYTES) && line.marks.len() < MARKS
+    };
+    if due {
+        mark(key);
+    }
+}
+
+/// Sets a mark in a stream that the calling thread is using.
+pub(crate) fn mark(key: Key) {
+    let (context, tick) = {
+        let mut state = process::state();
+        let tick = process::now();
+        let line = state.streams.line_or_new(key);
+        line.operations = 0;
+        line.bytes = 0;
+        (line.context, tick)
+    };
+    let recorded = record_in(key, context);
+    set_mark(key, context, tick, recorded);
+}
+
+fn set_mark(key: Key, context: CUcontext, tick: u64, recorded: Answer<CUevent>) {
+    let Ok(event) = recorded else {
+        return;
+    };
+    let mut state = process::state();
+    match state.streams.line(key) {
+        Some(line) if line.context == context => {
+            line.marked = line.marked.max(tick);
+            line.marks.push_back(Mark { tick, event });
+        }
+        _ => state.streams.unused_events.push((context, event)),
+    }
+}
+
+/// Sets marks in all streams that have work without one, as far as this thread can name them.
+pub(crate) fn mark_others(but: Option<Key>) {
+    let targets: Vec<(Key, CUcontext, u64)> = {
+        let mut state = process::state();
+        let tick = process::now();
+        state
+            .streams
+            .lines
+            .iter_mut()
+            .filter(|l| Some(l.key) != but && !l.gone && !l.is_marked() && l.key.is_shared())
+            .map(|line| {
+                line.pins += 1;
+                (line.key, line.context, tick)
+            })
+            .collect()
+    };
+    for (key, context, tick) in targets {
+        let capturing = driver::is_capturing(key.handle());
+        if !capturing {
+            let recorded = record_in(key, context);
+            set_mark(key, context, tick, recorded);
+        }
+        if let Some(line) = process::state().streams.line(key) {
+            line.pins = line.pins.saturating_sub(1);
+        }
+    }
+}
+
+/// Whether work without a mark stands in the way of knowing that `tick` has been passed.
+pub(crate) fn lacks_marks(tick: u64) -> bool {
+    let state = process::state();
+    let streams = &state.streams;
+    streams
+        .lines
+        .iter()
+        .any(|l| !streams.has_ended(l, tick) && l.marked < tick && !l.is_marked())
+}
+
+/// Asks the driver which marks have been passed.
+pub(crate) fn poll() {
+    let fronts: Vec<(Key, Mark, CUcontext)> = {
+        let state = process::state();
+        state
+            .streams
+            .lines
+            .iter()
+            .flat_map(|l| l.marks.iter().take(8).map(|m| (l.key, *m, l.context)))
+            .collect()
+    };
+    if fronts.is_empty() {
+        return;
+    }
+    let mut passed = Vec::new();
+    driver::outside_captures(|| {
+        let mut blocked: Option<Key> = None;
+        for (key, mark, context) in fronts {
+            if blocked == Some(key) {
+                continue;
+            }
+            if driver::has_passed(mark.event) {
+                passed.push((key, mark, context));
+            } else {
+                blocked = Some(key);
+            }
+        }
+    });
+    let mut state = process::state();
+    let streams = &mut state.streams;
+    for (key, mark, context) in passed {
+        let Some(line) = streams.lines.iter_mut().find(|l| {
+            l.key == key
+                && l.context == context
+                && l.marks
+                    .front()
+                    .is_some_and(|m| m.tick == mark.tick && m.event == mark.event)
+        }) else {
+            continue;
+        };
+        line.marks.pop_front();
+        line.end(mark.tick);
+        streams.unused_events.push((context, mark.event));
+    }
+    streams
+        .lines
+        .retain(|l| !(l.gone && l.marks.is_empty() && l.is_idle()));
+}
+
+/// A stream is about to be destroyed: its last work is marked, and no thread of ours names it any
+/// more afterwards.
+pub(crate) fn destroying(key: Key) {
+    let (context, order_ends) = {
+        let mut state = process::state();
+        let streams = &mut state.streams;
+        let was_solo = streams.solo == Some(key);
+        if was_solo {
+            streams.leave_solo(key);
+        }
+        let order_ends = was_solo && core::mem::take(&mut streams.reused);
+        let Some(line) = streams.line(key) else {
+            return;
+        };
+        (line.context, order_ends)
+    };
+    // Others may be about to record in it, for a moment.
+    wait_until(Deadline::after_ms(100), || {
+        let mut state = process::state();
+        state.streams.line(key).is_none_or(|l| l.pins == 0)
+    });
+    let tick = process::now();
+    let recorded = record_in(key, context);
+    set_mark(key, context, tick, recorded);
+    if order_ends || recorded.is_err() {
+        // The order that made reuse safe goes with the stream, or its end cannot be marked: wait.
+        synchronize(context);
+    }
+    if let Some(line) = process::state().streams.line(key) {
+        line.gone = true;
+    }
+}
+
+/// Waits for all work of a context, and takes note.
+pub(crate) fn synchronize(context: CUcontext) -> bool {
+    let tick = process::now();
+    let waited = driver::outside_captures(|| driver::in_context(context, driver::synchronize));
+    let ok = driver::noted("cuCtxSynchronize", 0, waited).is_ok();
+    if ok {
+        process::state().streams.context_ended(context, tick);
+    }
+    ok
+}

@@ -1,0 +1,201 @@
+//! What a piece of work names: addresses in its arguments.
+//!
+//! A kernel's parameters are searched word by word, structs passed by value too; whatever looks like
+//! an address in an arena or in host memory that the device can reach is one. A word that only looks
+//! so costs a page moved for nothing.
+#![expect(unsafe_code, reason = "reads the arguments of launches")]
+
+use crate::cuda::CUfunction;
+use crate::lock::Lock;
+use crate::{driver, report};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+/// What work names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Touches<'a> {
+    /// Nothing on the device.
+    Nothing,
+    /// These addresses.
+    Addresses(&'a [u64]),
+    /// A kernel and its parameters, in either form.
+    Kernel {
+        function: CUfunction,
+        params: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    },
+    /// It cannot be known.
+    Unknown,
+}
+
+/// A kernel's parameters: (offset, size), bytes. `None`: not known.
+type Layout = Option<Arc<[(usize, usize)]>>;
+
+/// Layouts by function, asked of the driver once for each.
+static LAYOUTS: Lock<Option<HashMap<usize, Layout, BuildHasherDefault<Mix>>>> = Lock::new(None);
+
+/// Functions' handles are addresses: one multiplication spreads them.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_usize(usize::from(byte));
+        }
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        let mixed = (self.0 ^ n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// Functions may have gone, and their handles mean others now.
+pub(crate) fn forget_functions() {
+    *LAYOUTS.lock() = None;
+}
+
+impl Touches<'_> {
+    /// The words that may be addresses; `false`: that cannot be known.
+    pub(crate) fn collect(self, found: &mut Vec<u64>) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Addresses(addresses) => {
+                found.extend_from_slice(addresses);
+                true
+            }
+            Self::Kernel {
+                function,
+                params,
+                extra,
+            } => {
+                let known = if params.is_null() {
+                    collect_extra(extra, found)
+                } else {
+                    collect_params(function, params, found)
+                };
+                report::add(report::LAUNCHES_SCANNED, u64::from(known));
+                report::add(report::LAUNCHES_UNKNOWN, u64::from(!known));
+                known
+            }
+            Self::Unknown => false,
+        }
+    }
+}
+
+fn layout(function: CUfunction) -> Layout {
+    if let Some(known) = LAYOUTS.lock().as_ref().and_then(|l| l.get(&function.0)) {
+        return known.clone();
+    }
+    let layout: Layout = driver::parameters(function).ok().map(Into::into);
+    LAYOUTS
+        .lock()
+        .get_or_insert_default()
+        .insert(function.0, layout.clone());
+    layout
+}
+
+/// `params[i]` points to the i-th parameter.
+fn collect_params(function: CUfunction, params: *mut *mut c_void, found: &mut Vec<u64>) -> bool {
+    let Some(layout) = layout(function) else {
+        return false;
+    };
+    for (index, &(_, size)) in layout.iter().enumerate() {
+        if size < 8 {
+            continue;
+        }
+        // SAFETY: the program passes as many pointers as the kernel has parameters.
+        let slot = unsafe { params.add(index) };
+        // SAFETY: as above; the array is the program's, and in place until the launch returns.
+        let parameter = unsafe { slot.read() };
+        if !parameter.is_null() {
+            collect_words(parameter.cast(), size, found);
+        }
+    }
+    true
+}
+
+/// `extra` is a list of key and value, ended by a null key: `CU_LAUNCH_PARAM_BUFFER_POINTER` (1)
+/// gives the parameters, `CU_LAUNCH_PARAM_BUFFER_SIZE` (2) points to their size. Without `extra`
+/// there are no parameters.
+fn collect_extra(extra: *mut *mut c_void, found: &mut Vec<u64>) -> bool {
+    if extra.is_null() {
+        return true;
+    }
+    let (mut buffer, mut size) = (std::ptr::null::<u8>(), 0);
+    // No more keys than these two exist; a longer list is not one.
+    for pair in 0..4 {
+        // SAFETY: the list has not ended before this key.
+        let at = unsafe { extra.add(2 * pair) };
+        // SAFETY: as above.
+        let key = unsafe { at.read() }.addr();
+        if key == 0 {
+            break;
+        }
+        // SAFETY: a value follows each key.
+        let at = unsafe { extra.add(2 * pair + 1) };
+        // SAFETY: as above.
+        let value = unsafe { at.read() };
+        match key {
+            1 => buffer = value.cast(),
+            // SAFETY: the value of this key points to a `size_t`.
+            2 if !value.is_null() => size = unsafe { value.cast::<usize>().read_unaligned() },
+            _ => return false,
+        }
+    }
+    if buffer.is_null() {
+        return size == 0;
+    }
+    collect_words(buffer, size, found);
+    true
+}
+
+/// Every whole word of `size` bytes at `start` that could be an address in user space.
+fn collect_words(start: *const u8, size: usize, found: &mut Vec<u64>) {
+    for offset in (0..size / 8).map(|i| i * 8) {
+        // SAFETY: `offset + 8 <= size`.
+        let at = unsafe { start.add(offset) }.cast::<u64>();
+        // SAFETY: as above: the bytes belong to a parameter that the driver is about to read.
+        let word = unsafe { at.read_unaligned() };
+        if (0x1_0000..1 << 47).contains(&word) {
+            found.push(word);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_cannot_be_addresses_are_passed_over() {
+        let words = [0, 5, 0x7f00_0000_0000, u64::MAX, 0x2_0000];
+        let mut found = Vec::new();
+        collect_words(words.as_ptr().cast(), 40 - 3, &mut found);
+        assert_eq!(found, [0x7f00_0000_0000], "the last word is not whole");
+    }
+
+    #[test]
+    fn the_buffer_form_is_read_to_its_size() {
+        let words = [0x7f00_0000_0000_u64, 0x7f00_0000_1000];
+        let mut size = 8_usize;
+        let mut extra = [
+            std::ptr::without_provenance_mut(1),
+            words.as_ptr().cast_mut().cast::<c_void>(),
+            std::ptr::without_provenance_mut(2),
+            (&raw mut size).cast(),
+            std::ptr::null_mut(),
+        ];
+        let mut found = Vec::new();
+        assert!(collect_extra(extra.as_mut_ptr(), &mut found));
+        assert_eq!(found, [0x7f00_0000_0000]);
+        assert!(collect_extra(std::ptr::null_mut(), &mut found));
+    }
+}
