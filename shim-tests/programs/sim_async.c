@@ -5,6 +5,9 @@ static int calls;
 static void host(void *data) { calls += *(int *)data; }
 static void calls_cuda(void *data) { *(CUresult *)data = cuCtxSynchronize(); }
 
+extern CUresult cuMemsetD32Async_ptsz(CUdeviceptr dst, unsigned value, size_t count, CUstream stream);
+extern CUresult cuStreamQuery_ptsz(CUstream stream);
+
 int main(void) {
     start();
     CUstream blocking, other, free_running;
@@ -40,6 +43,10 @@ int main(void) {
     ANSWERS(CUDA_ERROR_NOT_READY, cuStreamQuery(blocking));
     ANSWERS(CUDA_ERROR_NOT_READY, cuEventQuery(event));
     ANSWERS(CUDA_ERROR_NOT_READY, cuEventElapsedTime(&millis, before, event));
+    // In the per-thread functions a null stream is the thread's own, which waits for nobody yet.
+    OK(cuMemsetD32Async_ptsz(b, 6, MIB, NULL));
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    OK(cuStreamQuery_ptsz(NULL));
     // The free-running stream goes on; the legacy stream waits, and what follows it in blocking streams waits with it.
     OK(cuMemsetD32Async(b, 7, MIB, free_running));
     OK(cuStreamSynchronize(free_running));
@@ -47,6 +54,8 @@ int main(void) {
     OK(cuMemsetD32Async(b, 9, MIB, other));
     ANSWERS(CUDA_ERROR_NOT_READY, cuStreamQuery(CU_STREAM_LEGACY));
     ANSWERS(CUDA_ERROR_NOT_READY, cuStreamQuery(other));
+    OK(cuMemsetD32Async_ptsz(a, 6, MIB, NULL));
+    ANSWERS(CUDA_ERROR_NOT_READY, cuStreamQuery_ptsz(NULL));
     unsigned *pinned;
     OK(cuMemHostAlloc((void **)&pinned, 4096, 0));
     OK(cuMemcpyDtoHAsync_v2(pinned, b, 4, free_running));

@@ -84,6 +84,22 @@ static void graphs(void) {
         ANSWERS(6, word_at(memory + 20));
     }
     OK(cuGraphExecDestroy(exec));
+
+    // Memory that a graph takes and gives back is there in every launch.
+    CUdeviceptr own;
+    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemAllocAsync(&own, 4096, stream));
+    OK(fill(own, 9, 4, stream));
+    OK(cuMemcpyDtoDAsync_v2(memory, own, 4, stream));
+    OK(cuMemFreeAsync(own, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    ANSWERS(9, word_at(memory));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
 }
 
 int main(void) {

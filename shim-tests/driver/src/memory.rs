@@ -23,6 +23,8 @@ pub(crate) struct Owner {
     pub(crate) context: Handle,
     pub(crate) device: usize,
     pub(crate) pool: Handle,
+    /// Taken in a capture: it comes back with every launch of the graph, so the graph's free is no end.
+    pub(crate) by_graph: bool,
 }
 
 #[derive(Debug)]

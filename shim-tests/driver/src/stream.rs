@@ -2,11 +2,12 @@
 
 use crate::capture::Capture;
 use crate::context::Context;
-use crate::cuda::Handle;
+use crate::cuda::{CuError, Handle};
 use crate::handles::{fresh_handle, lock};
 use crate::machine::machine;
 use crate::op::Op;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -152,7 +153,11 @@ impl Stream {
             for fence in step.after {
                 fence.stream.wait(fence.ticket);
             }
-            step.op.run(context, self);
+            // Whatever goes wrong here, those who wait for this step must not wait for ever.
+            let work = AssertUnwindSafe(|| step.op.run(context, self));
+            if catch_unwind(work).is_err() {
+                context.poison(CuError::LAUNCH_FAILED);
+            }
             lock(&self.queue).done += 1;
             self.changed.notify_all();
         }

@@ -157,6 +157,11 @@ impl Arena {
         }
     }
 
+    /// See [`Residency::set_unwatched`].
+    pub fn set_unwatched(&mut self, tick: u64) {
+        self.residency.set_unwatched(tick);
+    }
+
     /// Plans to bring in what of these blocks is missing.
     pub fn fetch(&mut self, blocks: &[BlockId]) -> Fetch {
         let fetch = self.residency.fetch(blocks);
@@ -176,9 +181,10 @@ impl Arena {
         pages
     }
 
-    /// The work that [`Self::prepare`] prepared has been submitted.
-    pub fn submitted(&mut self, blocks: &[BlockId]) {
+    /// The work that [`Self::prepare`] prepared has been submitted, before `tick`.
+    pub fn submitted(&mut self, blocks: &[BlockId], tick: u64) {
         for &id in blocks {
+            self.residency.used(id, tick);
             self.residency.unpin(id);
         }
     }

@@ -106,6 +106,8 @@ pub struct Residency {
     host: u64,
     /// Pages on the device that no block owns.
     dead: Ranges,
+    /// Work up to this tick was not looked at: it may use any block.
+    unwatched: u64,
 }
 
 impl Residency {
@@ -123,7 +125,14 @@ impl Residency {
             missing: 0,
             host: 0,
             dead: Ranges::new(),
+            unwatched: 0,
         }
+    }
+
+    /// Work up to `tick` was submitted without [`Self::touch`]: while everything fits, nobody looks
+    /// at what it names. Until it has ended, every block counts as in use.
+    pub fn set_unwatched(&mut self, tick: u64) {
+        self.unwatched = self.unwatched.max(tick);
     }
 
     /// Makes room in the table for pages up to `count`.
@@ -236,6 +245,15 @@ impl Residency {
         if self.order == Order::Used && self.is_listed(id) && self.newest != Some(id) {
             self.unlist(id);
             self.list(id);
+        }
+    }
+
+    /// Work that uses a block was submitted before `tick`: only work up to there having ended says
+    /// that this use has. The tick of [`Self::touch`] is too early for that: a mark between it and
+    /// the submission would not cover the work.
+    pub fn used(&mut self, id: BlockId, tick: u64) {
+        if let Some(block) = self.blocks.get_mut(id.index()) {
+            block.used = block.used.max(tick);
         }
     }
 
@@ -371,8 +389,9 @@ impl Residency {
             if block.pins > 0 {
                 continue;
             }
-            if !ended(block.used) {
-                return Leave::Wait(block.used);
+            let used = block.used.max(self.unwatched);
+            if !ended(used) {
+                return Leave::Wait(used);
             }
             let runs = self.take_out(id, most);
             if !runs.is_empty() {

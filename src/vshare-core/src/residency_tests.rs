@@ -109,6 +109,16 @@ fn a_new_block_is_populated_and_an_evicted_one_promoted() {
 }
 
 #[test]
+fn nothing_leaves_before_work_that_nobody_looked_at_has_ended() {
+    let mut w = World::new(Order::Used, 8, 8);
+    let (_, a) = w.allocate(1).unwrap();
+    w.use_now(&[a]);
+    w.residency.set_unwatched(7);
+    assert_eq!(w.leave(1, true, 6), Leave::Wait(7));
+    assert_eq!(w.leave(1, true, 7), Leave::Evict([run(0, 1)].into()));
+}
+
+#[test]
 fn the_block_used_longest_ago_leaves_first() {
     let mut w = World::new(Order::Used, 8, 8);
     let ids: Vec<_> = (0..3).map(|_| w.allocate(1).unwrap().1).collect();

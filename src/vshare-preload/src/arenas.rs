@@ -1,7 +1,7 @@
 //! The arenas: one for each context that has taken memory.
 
 use crate::cuda::{CUcontext, CUdevice, CUstream};
-use crate::process::Sums;
+use crate::process::{self, Sums};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
 use vshare_core::pool::{BlockId, Slot};
@@ -140,9 +140,16 @@ impl Arenas {
     }
 
     /// Tells those who hold no lock what is missing, and what waits. After any change of it.
-    pub(crate) fn publish(&self) {
+    pub(crate) fn publish(&mut self) {
         let missing = self.0.iter().map(|o| o.arena.residency().missing()).sum();
-        MISSING.store(missing, Ordering::Relaxed);
+        let before = MISSING.swap(missing, Ordering::Relaxed);
+        if before == 0 && missing != 0 {
+            // Until now nobody looked at what work names.
+            let tick = process::now();
+            for owned in &mut self.0 {
+                owned.arena.set_unwatched(tick);
+            }
+        }
         let fences = self.0.iter().map(|o| o.fences.len()).sum();
         FENCES.store(fences, Ordering::Relaxed);
     }

@@ -60,10 +60,11 @@ impl Prepared {
 impl Drop for Prepared {
     /// The work has been submitted, or something went wrong before it could be.
     fn drop(&mut self) {
+        let tick = process::tick();
         let mut state = process::state();
         for (context, blocks) in &self.named {
             if let Some(owned) = state.arenas.of(*context) {
-                owned.arena.submitted(blocks);
+                owned.arena.submitted(blocks, tick);
             }
         }
     }

@@ -150,7 +150,7 @@ pub(crate) fn sums() -> Sums {
 mod fork {
     #![expect(unsafe_code, reason = "registers handlers with the C library")]
 
-    use super::{STATE, become_child};
+    use super::{Held, STATE, become_child};
     use crate::guard;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -170,7 +170,7 @@ mod fork {
         }
         for _ in 0..1_000_000 {
             if let Some(guard) = STATE.try_lock() {
-                std::mem::forget(guard);
+                Held::leak(guard);
                 HELD.store(true, Ordering::Relaxed);
                 return;
             }

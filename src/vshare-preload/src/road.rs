@@ -72,6 +72,11 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) {
         for &run in &fetch.promote {
             bring_run(context, way, run, true);
         }
+        if way.kind == Kind::Managed {
+            // Usually there is nothing to wait for: a move on an idle stream is made in the call.
+            let waited = driver::in_context(context, || driver::stream_synchronize(way.inward));
+            _ = driver::noted("cuStreamSynchronize", 0, waited);
+        }
     });
     end(context);
 }

@@ -9,9 +9,9 @@
 //! is known from *marks*: events recorded now and then behind the program's work. When one stream
 //! has had all the work for a while and the others are idle, it is solo again.
 //!
-//! Ticks count operations and frees, process-wide. An operation takes its tick before it is
-//! submitted; a mark takes the tick at which all it covers has been submitted. So a mark with a tick
-//! not before a free's covers all work that was submitted before that free.
+//! Ticks count operations and frees, process-wide. A mark takes the last tick given out before it is
+//! recorded. What takes a tick after work was submitted (a free, the note that the work is out) is so
+//! covered by every mark with a tick not before its own.
 
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::{CUcontext, CUevent, CUstream, NullStream};
@@ -454,12 +454,26 @@ fn record_in(key: Key, context: CUcontext) -> Answer<CUevent> {
     })
 }
 
+/// An operation has been submitted to `key`, which is not the solo stream (any more). Its tick from
+/// before is too early to tell its end by: a mark set between the two would not cover it.
+pub(crate) fn submitted(key: Key) {
+    let tick = process::tick();
+    let mut state = process::state();
+    let streams = &mut state.streams;
+    if let Some(solo) = streams.solo
+        && solo != key
+    {
+        streams.leave_solo(solo);
+    }
+    let line = streams.line_or_new(key);
+    line.last = line.last.max(tick);
+}
+
 /// After an operation that named `bytes` of memory: sets a mark if enough has come together.
-pub(crate) fn after(key: Key, tick: u64, bytes: u64) {
+pub(crate) fn after(key: Key, bytes: u64) {
     let due = {
         let mut state = process::state();
         let line = state.streams.line_or_new(key);
-        line.last = line.last.max(tick);
         line.operations += 1;
         line.bytes += bytes;
         (line.operations >= MARK_OPERATIONS || line.bytes >= MARK_BYTES) && line.marks.len() < MARKS

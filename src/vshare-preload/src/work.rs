@@ -21,8 +21,7 @@ pub(crate) fn submit(
     }
     let key = Key::of(entry.null_stream, stream);
     let tick = process::tick();
-    let solo = streams::is_solo(key);
-    if !solo {
+    if !streams::is_solo(key) {
         streams::enter(key, tick);
     }
     let result = if engine::is_needed() || host_ranges::are_of_interest() {
@@ -30,8 +29,12 @@ pub(crate) fn submit(
     } else {
         real.call()
     };
-    if !solo && arenas::any_fences() {
-        streams::after(key, tick, 0);
+    // Asked anew: another stream may have had work meanwhile.
+    if !streams::is_solo(key) {
+        streams::submitted(key);
+        if arenas::any_fences() {
+            streams::after(key, 0);
+        }
     }
     result
 }
@@ -53,7 +56,7 @@ fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -
     let result = real.call();
     let bytes = prepared.bytes();
     drop(prepared);
-    streams::after(key, tick, bytes);
+    streams::after(key, bytes);
     result
 }
 

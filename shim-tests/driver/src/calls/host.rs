@@ -37,17 +37,10 @@ fn free_host(_: &Call, p: usize) -> Answer {
     end(p, Kind::Pinned, CuError::INVALID_VALUE)
 }
 
-/// Waits for the context's work, then forgets the range.
 fn end(p: usize, kind: Kind, unknown: CuError) -> Answer {
     let context = context::current()?;
     capture::unsafe_call()?;
-    let memory = &machine()?.memory;
-    lock(memory).starting_at(p, &[kind]).ok_or(unknown)?;
-    context.drain();
-    let mut memory = lock(memory);
-    memory.starting_at(p, &[kind]).ok_or(unknown)?;
-    memory.free(p);
-    Ok(())
+    super::memory::end(p, &[kind], unknown, &context)
 }
 
 fn register(_: &Call, p: usize, bytes: usize, flags: u32) -> Answer {

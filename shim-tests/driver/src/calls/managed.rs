@@ -6,8 +6,8 @@ use crate::capture;
 use crate::config::config;
 use crate::context;
 use crate::cuda::{
-    Answer, CUdevice, CUdeviceptr, CUmemLocation, CUstream, CuError, DEVICE_CPU, DEVICE_INVALID,
-    Handle, LOCATION_DEVICE, LOCATION_HOST, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT,
+    Answer, CUdevice, CUdeviceptr, CUmemLocation, CUstream, CuError, DEVICE_CPU, Handle,
+    LOCATION_DEVICE, LOCATION_HOST, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT,
 };
 use crate::gate::Call;
 use crate::handles::lock;

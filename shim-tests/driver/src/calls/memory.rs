@@ -31,6 +31,7 @@ pub(super) fn owner(context: &Context) -> Owner {
         context: context.handle,
         device: context.device,
         pool: Handle::NULL,
+        by_graph: false,
     }
 }
 
@@ -74,21 +75,33 @@ fn free(_: &Call, dptr: CUdeviceptr) -> Answer {
         return Ok(());
     }
     capture::unsafe_call()?;
+    end(
+        dptr.0,
+        &[Kind::Device, Kind::Managed],
+        CuError::INVALID_VALUE,
+        &current,
+    )
+}
+
+/// Waits for the work of the context that owns an allocation, then ends it.
+pub(super) fn end(base: usize, kinds: &[Kind], unknown: CuError, current: &Context) -> Answer {
     let machine = machine()?;
     let owner = {
         let memory = lock(&machine.memory);
         memory
-            .starting_at(dptr.0, &[Kind::Device, Kind::Managed])
-            .ok_or(CuError::INVALID_VALUE)?
+            .starting_at(base, kinds)
+            .ok_or(unknown)?
             .owner
             .context
     };
-    machine.contexts.find(owner).unwrap_or(current).drain();
+    match machine.contexts.find(owner) {
+        Some(owner) => owner.drain(),
+        None => current.drain(),
+    }
+    // Another thread may have freed it while this one waited.
     let mut memory = lock(&machine.memory);
-    memory
-        .starting_at(dptr.0, &[Kind::Device, Kind::Managed])
-        .ok_or(CuError::INVALID_VALUE)?;
-    memory.free(dptr.0);
+    memory.starting_at(base, kinds).ok_or(unknown)?;
+    memory.free(base);
     Ok(())
 }
 

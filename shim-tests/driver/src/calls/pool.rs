@@ -2,6 +2,7 @@
 
 use super::memory::owner;
 use crate::arg::{In, Out};
+use crate::capture;
 use crate::context;
 use crate::cuda::{
     Answer, CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemLocation, CUmemPoolProps, CUmemoryPool,
@@ -13,7 +14,7 @@ use crate::machine::{device, machine};
 use crate::memory::{Kind, Owner};
 use crate::module::Pool;
 use crate::op::Op;
-use crate::order::{self, Target};
+use crate::order::{self, Submitted, Target};
 use crate::table::driver_calls;
 use std::sync::atomic::Ordering;
 
@@ -66,10 +67,11 @@ fn take(target: &Target, dptr: Out<CUdeviceptr>, bytes: usize, handle: CUmemoryP
         .pools
         .get(handle)
         .map_err(|_| CuError::INVALID_VALUE)?;
-    target.submit(Op::Nothing)?;
+    let by_graph = target.submit(Op::Nothing)? == Submitted::Captured;
     let owner = Owner {
         device: pool.device,
         pool: handle,
+        by_graph,
         ..owner(&target.context)
     };
     let base = lock(&machine.memory).alloc_device(bytes, owner)?;
@@ -82,13 +84,20 @@ fn free_async(call: &Call, dptr: CUdeviceptr, stream: CUstream) -> Answer {
     if dptr == CUdeviceptr(0) {
         return Err(CuError::INVALID_VALUE);
     }
-    let known = lock(&machine()?.memory)
-        .starting_at(dptr.0, &[Kind::Device])
-        .is_some_and(|found| !found.owner.pool.is_null());
-    if !known {
-        return Err(CuError::INVALID_VALUE);
-    }
-    target.submit(Op::Free(dptr.0)).map(|_| ())
+    let by_graph = {
+        let memory = lock(&machine()?.memory);
+        let found = memory
+            .starting_at(dptr.0, &[Kind::Device])
+            .ok_or(CuError::INVALID_VALUE)?;
+        if found.owner.pool.is_null() {
+            return Err(CuError::INVALID_VALUE);
+        }
+        found.owner.by_graph
+    };
+    let kept = by_graph && capture::of(&target.stream).is_some();
+    target
+        .submit(if kept { Op::Nothing } else { Op::Free(dptr.0) })
+        .map(|_| ())
 }
 
 fn get_default(_: &Call, pool: Out<CUmemoryPool>, dev: CUdevice) -> Answer {
