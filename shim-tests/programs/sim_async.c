@@ -54,16 +54,25 @@ int main(void) {
     OK(cuMemsetD32Async(b, 9, MIB, other));
     ANSWERS(CUDA_ERROR_NOT_READY, cuStreamQuery(CU_STREAM_LEGACY));
     ANSWERS(CUDA_ERROR_NOT_READY, cuStreamQuery(other));
-    OK(cuMemsetD32Async_ptsz(a, 6, MIB, NULL));
+    OK(cuMemsetD32Async_ptsz(a + 8, 6, 1, NULL));
     ANSWERS(CUDA_ERROR_NOT_READY, cuStreamQuery_ptsz(NULL));
     unsigned *pinned;
     OK(cuMemHostAlloc((void **)&pinned, 4096, 0));
     OK(cuMemcpyDtoHAsync_v2(pinned, b, 4, free_running));
     OK(cuStreamSynchronize(free_running));
     ANSWERS(7, pinned[0]);
+    // A copy from pageable memory takes what is there when it is asked for, one from pinned memory what is there when it runs.
+    unsigned pageable = 31;
+    pinned[1] = 32;
+    OK(cuMemcpyHtoDAsync_v2(a, &pageable, 4, blocking));
+    OK(cuMemcpyHtoDAsync_v2(a + 4, &pinned[1], 4, blocking));
+    pageable = 0;
+    pinned[1] = 33;
     simcuda_release(1);
     OK(cuCtxSynchronize());
     ANSWERS(9, word_at(b));
+    ANSWERS(31, word_at(a));
+    ANSWERS(33, word_at(a + 4));
     OK(cuStreamQuery(blocking));
     OK(cuEventQuery(event));
 

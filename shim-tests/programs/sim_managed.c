@@ -89,6 +89,12 @@ int main(void) {
     OK(cuStreamSynchronize(stream));
     ANSWERS(0, grew("promoted_bytes"));
     ANSWERS(56 * MIB, grew("populated_bytes"));
+    grew("faults");
+    ANSWERS(1, word_at(a + 10 * MIB)); // as is what was placed after it
+    ANSWERS(0, grew("faults"));
+    ANSWERS(1, word_at(a + 8 * MIB) & 1); // but this had to come back, and pushed that out
+    ANSWERS(1, grew("faults"));
+    ANSWERS(1, grew("driver_evictions"));
 
     // Device memory pushes managed memory out, and managed memory never pushes device memory out.
     CUdeviceptr d;
@@ -172,6 +178,7 @@ int main(void) {
     ANSWERS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync(a, 0, 0, stream));
     ANSWERS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync(a, MIB, 1, stream));
     ANSWERS(CUDA_ERROR_INVALID_VALUE, cuMemDiscardBatchAsync(&a, (size_t[]){MIB}, 1, 0, NULL));
+    OK(mprotect((void *)a, 40 * MIB, PROT_NONE));
     OK(cuMemFree_v2(a));
     OK(cuMemFree_v2(b));
     ANSWERS(0, last("managed_resident"));

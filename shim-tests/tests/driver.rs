@@ -129,10 +129,16 @@ fn lookups_find_the_newest_function_not_newer_than_asked() {
         "cuMemDiscardBatchAsync 500 -1 NULL",
         "cuGetProcAddress 0 -1 cuGetProcAddress",
     ] {
-        assert!(eleven.lines().any(|found| found == line), "{line}\n{eleven}");
+        assert!(
+            eleven.lines().any(|found| found == line),
+            "{line}\n{eleven}"
+        );
     }
     let first = look("11000", "11000");
-    assert!(first.lines().all(|line| line.ends_with(" 801 -1 NULL")), "{first}");
+    assert!(
+        first.lines().all(|line| line.ends_with(" 801 -1 NULL")),
+        "{first}"
+    );
 }
 
 #[test]

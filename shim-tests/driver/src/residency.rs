@@ -1,6 +1,7 @@
 //! Where each 2 MiB block of managed memory is, and what it costs to have it elsewhere. A part of a block moves the whole block.
 //!
-//! A block is fresh until something touches or prefetches it. A GPU that is full evicts the block that was placed longest ago.
+//! A block is fresh until something touches or prefetches it. A GPU that is full evicts the block that was placed longest ago. A
+//! discarded block stays where it is, but the driver takes its memory first and without a copy: it does not count as resident.
 
 use crate::cuda::{CuError, DEVICE_CPU};
 use crate::memory::{Allocation, BLOCK, Kind, Memory, PAGE};
@@ -106,13 +107,16 @@ impl Memory {
 
     /// Work on `gpu` touches a block: it faults in, unless it is there or may be reached over the bus.
     pub(crate) fn touch(&mut self, base: usize, index: usize, gpu: usize, writes: bool) {
-        let Some(block) = self.block_mut(base, index) else {
+        let Some(block) = self.block(base, index) else {
             return;
         };
-        if writes {
-            block.discarded = false;
-        }
         let place = block.place;
+        if writes {
+            self.keep(base, index);
+        }
+        let Some(block) = self.block(base, index) else {
+            return;
+        };
         let mapped = i32::try_from(gpu).is_ok_and(|id| block.advice.accessed_by.contains(&id));
         let at_home = block.advice.preferred == Some(DEVICE_CPU);
         let stays = at_home || (place == Place::Host && mapped);
@@ -163,9 +167,7 @@ impl Memory {
         let (from, bytes, discarded) = (block.place, block.bytes, block.discarded);
         if from == Place::Gpu(gpu) {
             COUNTERS.prefetched_in_place.one();
-            if let Some(block) = self.block_mut(base, index) {
-                block.discarded = false;
-            }
+            self.keep(base, index);
             return true;
         }
         if !self.make_room(gpu, bytes, Some((base, index))) {
@@ -242,11 +244,27 @@ impl Memory {
         for (index, block) in allocation.blocks.iter_mut().enumerate() {
             let (first, end) = (index * BLOCK, ((index + 1) * BLOCK).min(last));
             if from <= first && end <= to {
+                if matches!(block.place, Place::Gpu(_)) && !block.discarded {
+                    COUNTERS.managed_resident.fall(block.bytes);
+                }
                 block.discarded = true;
             }
         }
         COUNTERS.discard_calls.one();
         COUNTERS.discarded_bytes.add(bytes);
+    }
+
+    /// A block has contents again.
+    fn keep(&mut self, base: usize, index: usize) {
+        let Some(block) = self.block_mut(base, index) else {
+            return;
+        };
+        if core::mem::take(&mut block.discarded) && matches!(block.place, Place::Gpu(_)) {
+            let bytes = block.bytes;
+            COUNTERS
+                .managed_resident
+                .rise(bytes, &COUNTERS.managed_resident_peak);
+        }
     }
 
     /// Evicts blocks of the GPU until `bytes` more fit, never `sparing`; blocks in use go last. False if they cannot fit.
@@ -280,7 +298,14 @@ impl Memory {
                 self.block(*base, *index)
                     .is_some_and(|block| block.users == 0)
             };
-            let Some((base, index)) = candidates().find(idle).or_else(|| candidates().next())
+            let empty = |(base, index): &(usize, usize)| {
+                self.block(*base, *index)
+                    .is_some_and(|block| block.discarded)
+            };
+            let Some((base, index)) = candidates()
+                .find(empty)
+                .or_else(|| candidates().find(idle))
+                .or_else(|| candidates().next())
             else {
                 return false;
             };
@@ -292,8 +317,12 @@ impl Memory {
         let Some(block) = self.block(base, index) else {
             return;
         };
-        COUNTERS.driver_evictions.one();
-        COUNTERS.driver_evicted_bytes.add(block.bytes);
+        if block.discarded {
+            COUNTERS.discarded_not_copied_bytes.add(block.bytes);
+        } else {
+            COUNTERS.driver_evictions.one();
+            COUNTERS.driver_evicted_bytes.add(block.bytes);
+        }
         if block.users > 0 {
             COUNTERS.driver_evicted_in_use.one();
         }
@@ -307,12 +336,14 @@ impl Memory {
         };
         let Place::Gpu(gpu) = block.place else { return };
         block.place = to;
-        let (bytes, stamp) = (block.bytes, block.stamp);
+        let (bytes, stamp, discarded) = (block.bytes, block.stamp, block.discarded);
         if let Some(on) = self.gpus.get_mut(gpu) {
             on.resident -= bytes;
             on.oldest.remove(&stamp);
         }
-        COUNTERS.managed_resident.fall(bytes);
+        if !discarded {
+            COUNTERS.managed_resident.fall(bytes);
+        }
     }
 
     /// The allocation ends: the block is nowhere any more.

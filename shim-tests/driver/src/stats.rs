@@ -57,7 +57,7 @@ counters! {
     discarded_not_copied_bytes,
     /// touches of host blocks that accessed-by advice or lack of room let go over the bus
     remote_accesses,
-    /// bytes of managed memory on GPUs, now
+    /// bytes of managed memory on GPUs, now, without what is discarded
     managed_resident,
     /// the most that was
     managed_resident_peak,

@@ -282,6 +282,18 @@ impl Residency {
         missing.saturating_sub(self.room())
     }
 
+    /// Whether room may come without anything being evicted: pages are moving, or blocks other than
+    /// these are kept for work that is about to be submitted.
+    #[must_use]
+    pub fn is_held_by_others(&self, ids: &[BlockId]) -> bool {
+        self.pages.iter().any(|p| p.moving)
+            || self
+                .blocks
+                .iter()
+                .enumerate()
+                .any(|(i, b)| b.pins > 0 && b.here > 0 && ids.iter().all(|id| id.index() != i))
+    }
+
     /// Whether all of a block is on the device.
     #[must_use]
     pub fn is_here(&self, id: BlockId) -> bool {

@@ -1,6 +1,6 @@
 //! The arenas: one for each context that has taken memory.
 
-use crate::cuda::{CUcontext, CUdevice, CUstream};
+use crate::cuda::{CUcontext, CUdevice, CUevent, CUstream};
 use crate::process::{self, Sums};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
@@ -32,6 +32,8 @@ pub(crate) struct Owned {
     /// Streams of ours for moves to the device and to the host.
     pub(crate) inward: CUstream,
     pub(crate) outward: CUstream,
+    /// Recorded behind moves to the device, for work to wait for.
+    pub(crate) arrival: CUevent,
     /// Whether the driver can drop pages: until it says otherwise.
     pub(crate) can_drop: bool,
     /// Whether a thread is getting an extent from the driver.

@@ -19,6 +19,15 @@ impl Deadline {
         Self(nanoseconds() + milliseconds * 1_000_000)
     }
 
+    pub(crate) fn earlier(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
+    }
+
+    /// The earlier of this one and one that ends in so many milliseconds.
+    pub(crate) fn or_after_ms(self, milliseconds: u64) -> Self {
+        Self(self.0.min(Self::after_ms(milliseconds).0))
+    }
+
     pub(crate) fn has_passed(self) -> bool {
         nanoseconds() >= self.0
     }

@@ -1,7 +1,7 @@
 //! Before and after work that names memory: what it needs is on the device when it starts.
 
 use crate::arenas;
-use crate::clock::{self, Deadline};
+use crate::clock::{self, Deadline, wait_until};
 use crate::cuda::CUcontext;
 use crate::mover::{self, Room};
 use crate::report;
@@ -16,6 +16,9 @@ use vshare_shm::record::Record;
 /// work faults in what it lacks. It must end, because the work that holds the room may itself be
 /// waiting for this one.
 const PATIENCE_MS: u64 = 250;
+
+/// How long to wait when nothing can leave because of other work that is being prepared.
+const STUCK_MS: u64 = 10;
 
 /// Blocks that a piece of work uses, kept where they are until it has been submitted.
 #[derive(Debug)]
@@ -73,7 +76,9 @@ impl Drop for Prepared {
 /// Fetches what is missing, waiting for room where there is none.
 fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
     let mut stall = Stall::new();
+    let mut brought = false;
     loop {
+        let seen = mover::progress();
         let planned = {
             let mut state = process::state();
             let planned = state.arenas.of(context).map(|o| o.arena.fetch(blocks));
@@ -85,14 +90,18 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
         };
         if !(fetch.populate.is_empty() && fetch.promote.is_empty()) {
             road::bring(context, &fetch);
+            brought = true;
         }
         if fetch.short == 0 && fetch.moving == 0 {
             break;
         }
-        if !stall.wait(fetch.short, key) {
+        if !stall.wait(fetch.short, seen, key, context, blocks) {
             fault_in(context, blocks);
             break;
         }
+    }
+    if brought {
+        road::order(context, key.handle());
     }
     stall.finish();
     mover::ask_ahead(context);
@@ -102,6 +111,7 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
 fn make_room(context: CUcontext, blocks: &[BlockId], key: Key) {
     let mut stall = Stall::new();
     loop {
+        let seen = mover::progress();
         let short = {
             let mut state = process::state();
             state
@@ -109,7 +119,8 @@ fn make_room(context: CUcontext, blocks: &[BlockId], key: Key) {
                 .of(context)
                 .map_or(0, |o| o.arena.residency().shortage(blocks))
         };
-        if short == 0 || !stall.wait(short, key) {
+        if short == 0 || !stall.wait_for_work(key) || !stall.wait(short, seen, key, context, blocks)
+        {
             break;
         }
     }
@@ -134,6 +145,8 @@ fn fault_in(context: CUcontext, blocks: &[BlockId]) {
 /// Time spent waiting for room by one piece of work.
 struct Stall {
     since: Option<(u64, Deadline)>,
+    /// Until when to wait at most now that nothing can leave.
+    stuck: Option<Deadline>,
     pages: u64,
 }
 
@@ -141,20 +154,62 @@ impl Stall {
     const fn new() -> Self {
         Self {
             since: None,
+            stuck: None,
             pages: 0,
         }
     }
 
-    /// Waits until something has changed. `false`: there is no more point in waiting.
-    fn wait(&mut self, pages: u64, key: Key) -> bool {
-        self.pages = self.pages.max(pages);
+    fn begin(&mut self, key: Key) -> Deadline {
         let (_, deadline) = *self.since.get_or_insert_with(|| {
             // What holds the room is behind marks: let there be one behind all that is submitted.
             streams::mark(key);
             streams::mark_others(Some(key));
             (clock::nanoseconds(), Deadline::after_ms(PATIENCE_MS))
         });
-        !deadline.has_passed() && mover::wait_for_room(pages, deadline) == Room::Changed
+        deadline
+    }
+
+    /// Waits for the work that is in the stream: nothing may be faulting in while the arena is
+    /// protected, or each small page would be served by itself. `false`: it takes too long.
+    fn wait_for_work(&mut self, key: Key) -> bool {
+        let deadline = self.begin(key);
+        wait_until(deadline, || {
+            streams::poll();
+            process::state().streams.has_passed_its_marks(key)
+        })
+    }
+
+    /// Waits until something has changed. `false`: there is no more point in waiting.
+    fn wait(
+        &mut self,
+        pages: u64,
+        seen: u64,
+        key: Key,
+        context: CUcontext,
+        blocks: &[BlockId],
+    ) -> bool {
+        self.pages = self.pages.max(pages);
+        let deadline = self.begin(key);
+        let deadline = self.stuck.map_or(deadline, |end| end.earlier(deadline));
+        match mover::wait_for_room(pages, seen, deadline) {
+            _ if deadline.has_passed() => false,
+            Room::Changed => {
+                self.stuck = None;
+                true
+            }
+            Room::Stuck => {
+                // What holds the room belongs to work that is about to be out, or to this work.
+                let others = {
+                    let mut state = process::state();
+                    state
+                        .arenas
+                        .of(context)
+                        .is_some_and(|o| o.arena.residency().is_held_by_others(blocks))
+                };
+                self.stuck = self.stuck.or(Some(Deadline::after_ms(STUCK_MS)));
+                others
+            }
+        }
     }
 
     fn finish(&self) {

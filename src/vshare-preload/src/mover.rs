@@ -40,25 +40,39 @@ static FORGOTTEN: AtomicBool = AtomicBool::new(false);
 /// What became of asking for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Something has left, or is about to: look again.
+    /// Something has come or gone: look again.
     Changed,
-    /// Nothing can leave now.
+    /// Nothing can leave now, or it took too long.
     Stuck,
 }
 
-/// Asks for room for `pages` pages and waits until something has changed, at most until `deadline`.
-pub(crate) fn wait_for_room(pages: u64, deadline: Deadline) -> Room {
-    let before = PROGRESS.load(Ordering::Acquire);
-    if !ask(pages) {
-        return Room::Stuck;
+/// Where things stand: to be read before planning, and given to [`wait_for_room`] after.
+pub(crate) fn progress() -> u64 {
+    PROGRESS.load(Ordering::Acquire)
+}
+
+/// Pages have come or gone: whoever waits looks again.
+pub(crate) fn moved() {
+    PROGRESS.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Asks for room for `pages` pages and waits until something has changed since `seen`, at most until
+/// `deadline`.
+pub(crate) fn wait_for_room(pages: u64, seen: u64, deadline: Deadline) -> Room {
+    while !deadline.has_passed() {
+        if !ask(pages) {
+            return Room::Stuck;
+        }
+        // In slices: another's wish may have taken the place of this one.
+        if wait_until(deadline.or_after_ms(2), || progress() != seen) {
+            return if STUCK.load(Ordering::Acquire) {
+                Room::Stuck
+            } else {
+                Room::Changed
+            };
+        }
     }
-    let changed = wait_until(deadline, || PROGRESS.load(Ordering::Acquire) != before);
-    WANTED.store(0, Ordering::Relaxed);
-    if changed && !STUCK.load(Ordering::Acquire) {
-        Room::Changed
-    } else {
-        Room::Stuck
-    }
+    Room::Stuck
 }
 
 /// Asks for room without waiting. Returns whether anyone is there to make it.
@@ -131,6 +145,7 @@ fn work() {
 /// Lets pages of one arena leave until nothing more is wanted, or nothing can.
 fn serve(context: CUcontext) {
     if need(context) == 0 {
+        satisfied();
         return;
     }
     if driver::set_context(context).is_err() {
@@ -141,19 +156,14 @@ fn serve(context: CUcontext) {
     loop {
         let need = need(context);
         if need == 0 || STOPPING.load(Ordering::SeqCst) {
+            satisfied();
             break;
         }
         let hurried = patience.is_some_and(Deadline::has_passed);
         match plan(context, need, hurried) {
             Leave::Drop(runs) => road::drop_pages(context, &runs),
-            Leave::Evict(runs) if process::config().policy == Policy::Demand => {
-                // Launches fault data in at the same time, which a protected arena would slow down.
-                road::evict_protecting(context, &runs);
-            }
             Leave::Evict(runs) => {
-                if !protected {
-                    protected = protect(context, true);
-                }
+                protected = protected || protect(context, true);
                 road::evict(context, &runs);
             }
             Leave::Wait(tick) => {
@@ -173,19 +183,27 @@ fn serve(context: CUcontext) {
             }
             Leave::Nothing => {
                 STUCK.store(true, Ordering::Release);
-                PROGRESS.fetch_add(1, Ordering::AcqRel);
+                WANTED.store(0, Ordering::Relaxed);
+                moved();
                 break;
             }
         }
         patience = None;
         STUCK.store(false, Ordering::Release);
-        PROGRESS.fetch_add(1, Ordering::AcqRel);
+        moved();
     }
     if protected {
         protect(context, false);
     }
     memory::settle();
     report::gauges();
+}
+
+/// There is the room that was wanted.
+fn satisfied() {
+    WANTED.store(0, Ordering::Relaxed);
+    STUCK.store(false, Ordering::Release);
+    moved();
 }
 
 /// Pages that must leave: what is above the budget, what somebody waits for, and what is to be free
@@ -217,7 +235,8 @@ fn plan(context: CUcontext, need: u64, hurried: bool) -> Leave {
         // Copying out is right even under work that uses the page; dropping would not be.
         owned.arena.leave(need.min(road::PIECE), false, |_| true)
     } else {
-        let can_drop = owned.can_drop;
+        // The driver's own policy copies dead memory out like any other.
+        let can_drop = owned.can_drop && process::config().policy != Policy::Demand;
         owned.arena.leave(need.min(road::PIECE), can_drop, |tick| {
             streams.have_ended(tick)
         })

@@ -1,13 +1,14 @@
 //! The road on which memory moves: what the driver is asked for, and nothing of when.
 //!
-//! One interface for every road there may be; now there is libcuda's prefetch. Each function makes
-//! its moves within the call and reports them to the arena.
+//! One interface for every road there may be; now there is libcuda's prefetch. Moves to the device
+//! are only begun within the call: [`order`] puts work behind them. Moves to the host are made within
+//! the call, because the room they leave is used at once.
 
 use crate::arenas::Kind;
 use crate::clock;
 use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
 use crate::driver::{self, To};
-use crate::{os, process, report};
+use crate::{mover, process, report};
 use vshare_core::pool::Run;
 use vshare_core::residency::Fetch;
 use vshare_shm::record::Record;
@@ -48,15 +49,49 @@ fn end(context: CUcontext) {
 
 /// Brings fresh pages to the device, before anything uses them.
 pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
-    if !runs.is_empty() {
-        bring(
-            context,
-            &Fetch {
-                populate: runs.to_vec(),
-                ..Fetch::default()
-            },
-        );
+    if runs.is_empty() {
+        return;
     }
+    bring(
+        context,
+        &Fetch {
+            populate: runs.to_vec(),
+            ..Fetch::default()
+        },
+    );
+    wait(context);
+}
+
+/// Puts `stream`'s further work behind the moves to the device that were begun before.
+pub(crate) fn order(context: CUcontext, stream: CUstream) {
+    let Some((inward, arrival)) = process::state()
+        .arenas
+        .of(context)
+        .map(|o| (o.inward, o.arrival))
+    else {
+        return;
+    };
+    let ordered = driver::outside_captures(|| {
+        driver::in_context(context, || {
+            // One event for all: a wait takes the latest record, which covers those before it.
+            driver::record(arrival, inward)?;
+            driver::wait_for(stream, arrival)
+        })
+    });
+    if driver::noted("cuStreamWaitEvent", 0, ordered).is_err() {
+        wait(context);
+    }
+}
+
+/// Waits for the moves to the device that were begun before.
+pub(crate) fn wait(context: CUcontext) {
+    let Some(inward) = process::state().arenas.of(context).map(|o| o.inward) else {
+        return;
+    };
+    let waited = driver::outside_captures(|| {
+        driver::in_context(context, || driver::stream_synchronize(inward))
+    });
+    _ = driver::noted("cuStreamSynchronize", 0, waited);
 }
 
 /// Brings in what was planned. What cannot be brought stays where it is, for the work to fault in.
@@ -71,11 +106,6 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) {
         }
         for &run in &fetch.promote {
             bring_run(context, way, run, true);
-        }
-        if way.kind == Kind::Managed {
-            // Usually there is nothing to wait for: a move on an idle stream is made in the call.
-            let waited = driver::in_context(context, || driver::stream_synchronize(way.inward));
-            _ = driver::noted("cuStreamSynchronize", 0, waited);
         }
     });
     end(context);
@@ -99,16 +129,19 @@ fn bring_run(context: CUcontext, way: Way, run: Run, with_data: bool) {
         if !ok {
             continue;
         }
+        let nanoseconds = clock::nanoseconds() - start;
         if with_data {
+            report::add(report::PROMOTE_NANOSECONDS, nanoseconds);
             report::add(report::PROMOTED_BYTES, bytes);
             report::add(report::PROMOTIONS, 1);
             report::record(Record::Promoted {
                 address,
                 bytes,
-                nanoseconds: clock::nanoseconds() - start,
+                nanoseconds,
                 device: u64::from(way.device.0.unsigned_abs()),
             });
         } else {
+            report::add(report::POPULATE_NANOSECONDS, nanoseconds);
             report::add(report::POPULATED_BYTES, bytes);
         }
     }
@@ -120,6 +153,8 @@ fn arrived(context: CUcontext, run: Run, ok: bool) {
         owned.arena.arrived(run, ok);
     }
     state.arenas.publish();
+    drop(state);
+    mover::moved();
 }
 
 fn give_up(context: CUcontext, fetch: &Fetch) {
@@ -143,12 +178,14 @@ pub(crate) fn evict(context: CUcontext, runs: &[Run]) {
         });
         left(context, piece, false, ok);
         if let (true, Some((way, (address, bytes)))) = (ok, moved) {
+            let nanoseconds = clock::nanoseconds() - start;
+            report::add(report::EVICT_NANOSECONDS, nanoseconds);
             report::add(report::EVICTED_BYTES, bytes);
             report::add(report::EVICTIONS, 1);
             report::record(Record::Evicted {
                 address,
                 bytes,
-                nanoseconds: clock::nanoseconds() - start,
+                nanoseconds,
                 device: u64::from(way.device.0.unsigned_abs()),
             });
         }
@@ -158,24 +195,15 @@ pub(crate) fn evict(context: CUcontext, runs: &[Run]) {
     }
 }
 
-/// As [`evict`], with only these pages protected.
-pub(crate) fn evict_protecting(context: CUcontext, runs: &[Run]) {
-    let spans: Vec<_> = runs.iter().filter_map(|&r| span(context, r)).collect();
-    os::protect(&spans, true);
-    evict(context, runs);
-    os::protect(&spans, false);
-}
-
-/// Takes pages that nobody will read off the device without copying them.
+/// Gives up pages that nobody will read, without copying them. The driver keeps them on a list from
+/// which it takes at once what anyone needs; they are not moved to the host, which would take host
+/// memory for them and the time to clear it. The caller has the context current.
 pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
     let way = begin(context);
     let spans: Vec<_> = runs.iter().filter_map(|&r| span(context, r)).collect();
+    let start = clock::nanoseconds();
     let dropped = way.map_or(Err(CUresult::INVALID_CONTEXT), |way| {
         driver::discard(&spans, way.outward)?;
-        for &(address, bytes) in &spans {
-            // Copies nothing: it only makes the driver give the device's pages up.
-            driver::prefetch(address, bytes, To::Host, way.outward)?;
-        }
         driver::stream_synchronize(way.outward)
     });
     let ok = match dropped {
@@ -191,6 +219,7 @@ pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
         left(context, run, true, ok);
     }
     if ok {
+        report::add(report::DROP_NANOSECONDS, clock::nanoseconds() - start);
         report::add(report::DROPPED_BYTES, spans.iter().map(|s| s.1).sum());
     }
     if way.is_some() {

@@ -2,7 +2,7 @@
 
 use crate::arenas::{Kind, Owned};
 use crate::clock::{Deadline, wait_until};
-use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
+use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult, CUstream};
 use crate::driver::{self, Answer};
 use crate::{headroom, notice, process, report};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,10 +49,14 @@ fn make(context: CUcontext) -> Answer<Owned> {
     } else {
         Kind::Device
     };
-    let mut streams = (CUstream::NULL, CUstream::NULL);
+    let mut roads = (CUstream::NULL, CUstream::NULL, CUevent::NULL);
     if kind == Kind::Managed {
-        match (driver::new_stream(), driver::new_stream()) {
-            (Ok(inward), Ok(outward)) => streams = (inward, outward),
+        match (
+            driver::new_stream(),
+            driver::new_stream(),
+            driver::new_event(),
+        ) {
+            (Ok(inward), Ok(outward), Ok(arrival)) => roads = (inward, outward, arrival),
             _ => kind = Kind::Device,
         }
     }
@@ -86,8 +90,9 @@ fn make(context: CUcontext) -> Answer<Owned> {
         }),
         limit,
         budget,
-        inward: streams.0,
-        outward: streams.1,
+        inward: roads.0,
+        outward: roads.1,
+        arrival: roads.2,
         can_drop: true,
         extending: false,
         closing: false,

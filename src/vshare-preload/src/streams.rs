@@ -131,7 +131,7 @@ struct Line {
     marks: VecDeque<Mark>,
     operations: u32,
     bytes: u64,
-    /// The last barrier it waited for.
+    /// The last barrier it waited for; a new line has waited for none, not even an earlier one.
     barrier: u64,
     /// Threads that are about to name it to the driver.
     pins: u32,
@@ -217,7 +217,7 @@ impl Streams {
                 marks: VecDeque::new(),
                 operations: 0,
                 bytes: 0,
-                barrier: self.barriers,
+                barrier: 0,
                 pins: 0,
                 gone: false,
             });
@@ -251,6 +251,11 @@ impl Streams {
     /// A solo stream's operations are not noted one by one: it may always have more.
     fn has_ended(&self, line: &Line, tick: u64) -> bool {
         line.ended >= tick || (line.is_idle() && self.solo != Some(line.key))
+    }
+
+    /// Whether every mark in a stream has been passed.
+    pub(crate) fn has_passed_its_marks(&mut self, key: Key) -> bool {
+        self.line(key).is_none_or(|l| l.marks.is_empty())
     }
 
     /// Whether no work has been submitted yet.

@@ -128,6 +128,11 @@ counters! {
     FALLBACKS                "fallbacks"                Counter Count       "times a part of vshare stepped aside";
     PANICS                   "panics"                   Counter Count       "defects in vshare that were caught";
     RECORDS_DROPPED          "records_dropped"          Counter Count       "events that found no room in the ring";
+    // Time in the driver's calls that move memory.
+    PROMOTE_NANOSECONDS      "promote_nanoseconds"      Counter Nanoseconds "time in the calls that move to the GPU";
+    EVICT_NANOSECONDS        "evict_nanoseconds"        Counter Nanoseconds "time in the calls that move to the host";
+    POPULATE_NANOSECONDS     "populate_nanoseconds"     Counter Nanoseconds "time in the calls that give GPU pages";
+    DROP_NANOSECONDS         "drop_nanoseconds"         Counter Nanoseconds "time in the calls that take freed memory off the GPU";
 }
 
 #[cfg(test)]

@@ -1,0 +1,182 @@
+// Memory freed while work still uses it: whoever gets it next must not disturb that work. Argument: which streams, see `main`.
+// The test holds spin_us, so that the first user of each block is in flight until everything else has been submitted.
+#include "pool_check.h"
+
+extern CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                                    unsigned shared, CUstream stream, void **params, void **extra);
+
+enum { WORDS = 1 << 19, BYTES = 4 * WORDS, ROUNDS = 24 };
+static CUdeviceptr out;
+static unsigned used;
+static CUstream first, second;
+
+// A block full of 7s whose sum is taken behind a kernel that is held: the sum is right if nobody writes to the block before.
+static CUdeviceptr in_use(CUdeviceptr at, CUstream stream) {
+    OK(fill(at, 7, WORDS, stream));
+    OK(spin(2000, stream));
+    OK(sum(at, out + 8 * used++, WORDS, stream));
+    return at;
+}
+
+static void all_right(void) {
+    let_go();
+    OK(cuCtxSynchronize());
+    uint64_t sums[ROUNDS];
+    OK(cuMemcpyDtoH_v2(sums, out, 8 * used));
+    for (unsigned i = 0; i < used; i++)
+        ANSWERS(7ul * WORDS, sums[i]);
+}
+
+static CUdeviceptr async_block(CUstream stream) {
+    CUdeviceptr at;
+    OK(cuMemAllocAsync(&at, BYTES, stream));
+    return at;
+}
+
+// Frees a block that `first` uses, and has `second` write to whatever it can get.
+static void free_and_take(void) {
+    OK(cuMemFree_v2(in_use(block(BYTES), first)));
+    for (int i = 0; i < 3; i++)
+        OK(fill(block(BYTES), 9, WORDS, second));
+}
+
+static void *takes_in_a_thread(void *argument) {
+    OK(cuCtxSetCurrent(context));
+    CUdeviceptr at = block(BYTES);
+    unsigned value = 9;
+    uint64_t n = WORDS;
+    void *params[] = {&at, &value, &n};
+    OK(cuLaunchKernel_ptsz(argument, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    const char *how = argc > 1 ? argv[1] : "";
+    start();
+    out = block(8 * ROUNDS);
+    first = new_stream(CU_STREAM_NON_BLOCKING), second = new_stream(CU_STREAM_NON_BLOCKING);
+    if (!strcmp(how, "one-then-another")) {
+        // Until now all work has been in one stream; the second has never been used.
+        free_and_take();
+    } else if (!strcmp(how, "one-then-known")) {
+        OK(spin(0, second));
+        let_go();
+        OK(cuCtxSynchronize());
+        free_and_take();
+    } else if (!strcmp(how, "one-again")) {
+        // Both were used, then one alone for long.
+        OK(fill(out, 0, 2, second));
+        for (int i = 0; i < 300; i++)
+            OK(fill(out, 0, 2, first));
+        OK(cuStreamSynchronize(first));
+        free_and_take();
+    } else if (!strcmp(how, "two")) {
+        OK(fill(out, 0, 2, first));
+        OK(fill(out, 0, 2, second));
+        free_and_take();
+        free_and_take();
+    } else if (!strcmp(how, "third")) {
+        // The third stream comes when the first two have had their barrier.
+        free_and_take();
+        CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
+        for (int i = 0; i < 4; i++)
+            OK(fill(block(BYTES), 9, WORDS, third));
+    } else if (!strcmp(how, "legacy-then-other")) {
+        first = NULL;
+        free_and_take();
+    } else if (!strcmp(how, "other-then-legacy")) {
+        second = NULL;
+        free_and_take();
+        free_and_take();
+    } else if (!strcmp(how, "per-thread")) {
+        // The main thread's per-thread stream, then another's.
+        CUfunction f = function("fill_u32");
+        first = CU_STREAM_PER_THREAD;
+        for (int round = 0; round < 3; round++) {
+            OK(cuMemFree_v2(in_use(block(BYTES), first)));
+            pthread_t id[2];
+            for (int i = 0; i < 2; i++)
+                HOLDS(!pthread_create(&id[i], NULL, takes_in_a_thread, f));
+            for (int i = 0; i < 2; i++)
+                pthread_join(id[i], NULL);
+        }
+    } else if (!strcmp(how, "thread-gone")) {
+        // The thread whose default stream has the work ends; another frees.
+        OK(fill(out, 0, 2, second));
+        CUdeviceptr at = in_use(block(BYTES), CU_STREAM_PER_THREAD);
+        OK(cuMemFree_v2(at));
+        free_and_take();
+    } else if (!strcmp(how, "destroyed")) {
+        CUdeviceptr at = in_use(block(BYTES), first);
+        OK(cuStreamDestroy_v2(first));
+        OK(cuMemFree_v2(at));
+        for (int i = 0; i < 3; i++)
+            OK(fill(block(BYTES), 9, WORDS, second));
+    } else if (!strcmp(how, "freed-then-destroyed")) {
+        OK(cuMemFree_v2(in_use(block(BYTES), first)));
+        OK(cuStreamDestroy_v2(first));
+        for (int i = 0; i < 3; i++)
+            OK(fill(block(BYTES), 9, WORDS, second));
+    } else if (!strcmp(how, "async")) {
+        OK(cuMemFreeAsync(in_use(async_block(first), first), first));
+        for (int i = 0; i < 3; i++)
+            OK(fill(async_block(second), 9, WORDS, second));
+        // In its own stream it may be had at once.
+        OK(fill(async_block(first), 9, WORDS, first));
+        OK(cuMemFreeAsync(in_use(async_block(first), first), first));
+        OK(fill(block(BYTES), 9, WORDS, second));
+        OK(fill(async_block(first), 9, WORDS, first));
+    } else if (!strcmp(how, "event")) {
+        // Used in one stream, freed in another that waits for it.
+        CUevent event;
+        OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        OK(fill(out, 0, 2, second));
+        CUdeviceptr at = in_use(async_block(first), first);
+        OK(cuEventRecord(event, first));
+        OK(cuStreamWaitEvent(second, event, 0));
+        OK(cuMemFreeAsync(at, second));
+        OK(fill(async_block(second), 9, WORDS, second));
+        CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
+        OK(fill(async_block(third), 9, WORDS, third));
+        OK(fill(block(BYTES), 9, WORDS, third));
+        OK(fill(async_block(first), 9, WORDS, first));
+    } else if (!strcmp(how, "small")) {
+        // Blocks that share pages.
+        CUdeviceptr at[8];
+        for (int round = 0; round < 2; round++) {
+            for (int i = 0; i < 8; i++) {
+                at[i] = block(4096);
+                OK(fill(at[i], 7, 1024, first));
+            }
+            OK(spin(2000, first));
+            for (int i = 0; i < 8; i++) {
+                OK(fill(at[i] + 2048, 7, 512, first));
+                OK(sum(at[i], out + 8 * used++, 1024, first));
+                OK(cuMemFree_v2(at[i]));
+            }
+            for (int i = 0; i < 16; i++)
+                OK(fill(block(4096), 9, 1024, second));
+        }
+        let_go();
+        OK(cuCtxSynchronize());
+        for (unsigned i = 0; i < used; i++)
+            ANSWERS(7 * 1024, wide_at(out + 8 * i));
+        used = 0;
+    } else if (!strcmp(how, "copies")) {
+        // The new owner writes by copies and memsets.
+        OK(cuMemFree_v2(in_use(block(BYTES), first)));
+        static char zeros[BYTES];
+        for (int i = 0; i < 2; i++) {
+            CUdeviceptr at = block(BYTES), to = block(BYTES);
+            OK(cuMemsetD32Async(at, 9, WORDS, second));
+            OK(cuMemcpyDtoDAsync_v2(to, at, BYTES, second));
+            OK(cuMemcpyHtoDAsync_v2(at, zeros, BYTES, second));
+        }
+        OK(cuMemFree_v2(in_use(block(BYTES), first)));
+        OK(cuMemsetD8Async(block(BYTES), 9, BYTES, second));
+    } else {
+        return 2;
+    }
+    all_right();
+    puts("nothing was disturbed");
+}
