@@ -5,7 +5,7 @@
 use crate::ledger::{Ledger, OverLimit};
 use crate::pool::{After, BlockId, FreeError, Known, NoRoom, Pool, Run, SMALL, Slot};
 use crate::residency::{Fetch, Leave, Order, Residency};
-use crate::units::{ALIGN, PAGE};
+use crate::units::{ALIGN, PAGE, pages};
 use alloc::vec::Vec;
 
 /// What an arena is to keep to.
@@ -73,7 +73,8 @@ impl Arena {
     pub fn allocate(&mut self, bytes: u64, slot: Option<Slot>, tag: u64) -> Result<Grant, Refusal> {
         let held = held(bytes);
         self.ledger.reserve(held).map_err(Refusal::Limit)?;
-        let got = self.pool.allocate(bytes, slot, tag).map_err(|no| {
+        let rather = self.residency.unowned(pages(bytes));
+        let got = self.pool.allocate(bytes, slot, tag, rather).map_err(|no| {
             self.ledger.release(held);
             Refusal::NoRoom(no)
         })?;
@@ -298,6 +299,19 @@ mod tests {
             Ok((4 * PAGE, 0))
         );
         assert_eq!(arena.ledger().live, 0);
+    }
+
+    #[test]
+    fn a_block_is_put_where_freed_memory_still_is_on_the_device() {
+        let mut arena = arena(16, 16);
+        arena.add_extent(1 << 40, 4 * PAGE);
+        arena.add_extent(2 << 40, 8 * PAGE);
+        // Best fit is the first extent, which nobody has touched.
+        let filled = arena.allocate(8 * PAGE, None, 0).unwrap();
+        arena.arrived(filled.populate[0], true);
+        arena.free(filled.address, After::Nothing, 1).unwrap();
+        let again = arena.allocate(4 * PAGE, None, 0).unwrap();
+        assert_eq!((again.address, again.populate), (filled.address, [].into()));
     }
 
     #[test]

@@ -284,6 +284,8 @@ impl Pool {
 
     /// Allocates `bytes` (at least 1) for use in `slot`'s order, or in any order.
     ///
+    /// `rather` is a page at which a large block is put if it is free there.
+    ///
     /// # Errors
     /// No room; nothing has changed.
     pub fn allocate(
@@ -291,11 +293,12 @@ impl Pool {
         bytes: u64,
         slot: Option<Slot>,
         tag: u64,
+        rather: Option<u64>,
     ) -> Result<Allocated, NoRoom> {
         if bytes < SMALL {
             self.allocate_small(bytes, slot, tag)
         } else {
-            self.allocate_large(bytes, slot, tag)
+            self.allocate_large(bytes, slot, tag, rather)
         }
     }
 
@@ -373,11 +376,19 @@ impl Pool {
         bytes: u64,
         slot: Option<Slot>,
         tag: u64,
+        rather: Option<u64>,
     ) -> Result<Allocated, NoRoom> {
         let count = pages(bytes);
-        let first = self
-            .take(slot, |generation| generation.pages.take(count))
-            .ok_or(NoRoom { pages: count })?;
+        let rather = rather.filter(|&first| self.free.pages.contains(first, count));
+        let first = match rather {
+            Some(first) => {
+                self.free.pages.remove(first, count);
+                first
+            }
+            None => self
+                .take(slot, |generation| generation.pages.take(count))
+                .ok_or(NoRoom { pages: count })?,
+        };
         let run = Run {
             first,
             pages: count,

@@ -27,11 +27,11 @@ fn pool(pages: u64) -> Pool {
 #[test]
 fn large_blocks_own_their_pages_and_small_ones_share() {
     let mut pool = pool(16);
-    let large = pool.allocate(PAGE + 1, None, 0).unwrap();
+    let large = pool.allocate(PAGE + 1, None, 0, None).unwrap();
     assert_eq!(large.address % PAGE, 0);
     assert_eq!(large.new.map(|r| r.pages), Some(2));
-    let one = pool.allocate(1, None, 0).unwrap();
-    let two = pool.allocate(700, None, 0).unwrap();
+    let one = pool.allocate(1, None, 0, None).unwrap();
+    let two = pool.allocate(700, None, 0, None).unwrap();
     assert_eq!(one.block, two.block);
     assert_eq!(two.address - one.address, ALIGN);
     assert!(one.new.is_some() && two.new.is_none());
@@ -45,7 +45,7 @@ fn the_same_requests_get_the_same_addresses_every_round() {
     for round in 0..4 {
         let got: Vec<_> = sizes
             .iter()
-            .map(|&s| pool.allocate(s, None, 0).unwrap().address)
+            .map(|&s| pool.allocate(s, None, 0, None).unwrap().address)
             .collect();
         if round == 0 {
             first.clone_from(&got);
@@ -60,12 +60,12 @@ fn the_same_requests_get_the_same_addresses_every_round() {
 #[test]
 fn memory_that_waits_is_used_again_only_by_its_own_slot_or_after_its_fence() {
     let mut pool = pool(4);
-    let a = pool.allocate(4 * PAGE, None, 0).unwrap();
+    let a = pool.allocate(4 * PAGE, None, 0, None).unwrap();
     let (s1, s2) = (Slot(1), Slot(2));
     pool.free(a.address, After::Work(s1)).unwrap();
-    assert!(pool.allocate(PAGE, None, 0).is_err());
-    assert!(pool.allocate(PAGE, Some(s2), 0).is_err());
-    let b = pool.allocate(PAGE, Some(s1), 0).unwrap();
+    assert!(pool.allocate(PAGE, None, 0, None).is_err());
+    assert!(pool.allocate(PAGE, Some(s2), 0, None).is_err());
+    let b = pool.allocate(PAGE, Some(s1), 0, None).unwrap();
     assert_eq!(b.address, a.address);
     assert!(pool.close(s1));
     pool.free(b.address, After::Work(s1)).unwrap();
@@ -76,17 +76,17 @@ fn memory_that_waits_is_used_again_only_by_its_own_slot_or_after_its_fence() {
     assert!(pool.passed(s1).is_empty());
     // Three pages passed; the one freed after the generation closed did not.
     assert_eq!(pool.waits(s1), (false, true));
-    assert!(pool.allocate(3 * PAGE, None, 0).is_ok());
-    assert!(pool.allocate(PAGE, None, 0).is_err());
+    assert!(pool.allocate(3 * PAGE, None, 0, None).is_ok());
+    assert!(pool.allocate(PAGE, None, 0, None).is_err());
     pool.all_passed();
-    assert!(pool.allocate(PAGE, None, 0).is_ok());
+    assert!(pool.allocate(PAGE, None, 0, None).is_ok());
 }
 
 #[test]
 fn an_interior_a_freed_and_a_foreign_address_are_told_apart() {
     let mut pool = pool(8);
-    let large = pool.allocate(2 * PAGE, None, 0).unwrap().address;
-    let small = pool.allocate(2000, None, 0).unwrap().address;
+    let large = pool.allocate(2 * PAGE, None, 0, None).unwrap().address;
+    let small = pool.allocate(2000, None, 0, None).unwrap().address;
     for (address, error) in [
         (large + 512, FreeError::NoBlock),
         (large + PAGE, FreeError::NoBlock),
@@ -113,8 +113,8 @@ fn an_interior_a_freed_and_a_foreign_address_are_told_apart() {
 #[test]
 fn an_address_query_answers_for_the_allocation_and_not_for_what_lies_behind_it() {
     let mut pool = pool(8);
-    let large = pool.allocate(PAGE + 7, None, 11).unwrap().address;
-    let small = pool.allocate(100, None, 22).unwrap().address;
+    let large = pool.allocate(PAGE + 7, None, 11, None).unwrap().address;
+    let small = pool.allocate(100, None, 22, None).unwrap().address;
     let known = pool.known_at(large + PAGE + 6).unwrap();
     assert_eq!(
         (known.address, known.bytes, known.tag),
@@ -130,14 +130,14 @@ fn one_empty_chunk_is_kept_and_a_second_given_up() {
     let mut pool = pool(64);
     let per_chunk = CHUNK_PAGES * 2;
     let blocks: Vec<_> = (0..2 * per_chunk + 1)
-        .map(|_| pool.allocate(SMALL - 1, None, 0).unwrap())
+        .map(|_| pool.allocate(SMALL - 1, None, 0, None).unwrap())
         .collect();
     let gone = blocks
         .iter()
         .filter(|b| pool.free(b.address, After::Nothing).unwrap().gone.is_some())
         .count();
     assert_eq!(gone, 2);
-    assert!(pool.allocate(1, None, 0).unwrap().new.is_none());
+    assert!(pool.allocate(1, None, 0, None).unwrap().new.is_none());
 }
 
 #[test]
@@ -146,8 +146,11 @@ fn extents_that_touch_are_still_two() {
     let a = pool.add_extent(BASE + 5, 3 * PAGE);
     assert_eq!(a.pages, 2, "whole pages only");
     pool.add_extent(BASE + 3 * PAGE, 2 * PAGE);
-    assert_eq!(pool.allocate(3 * PAGE, None, 0), Err(NoRoom { pages: 3 }));
-    let block = pool.allocate(2 * PAGE, None, 0).unwrap();
+    assert_eq!(
+        pool.allocate(3 * PAGE, None, 0, None),
+        Err(NoRoom { pages: 3 })
+    );
+    let block = pool.allocate(2 * PAGE, None, 0, None).unwrap();
     assert_eq!(
         pool.block_at(block.address + 2 * PAGE - 1),
         Some(block.block)
@@ -188,7 +191,7 @@ fn random_programs_never_get_memory_that_is_live_or_waits_for_another() {
                         _ => random.below(6 * PAGE),
                     };
                     let by = (slot != Slot::ALL).then_some(slot);
-                    if let Ok(got) = pool.allocate(bytes, by, 0) {
+                    if let Ok(got) = pool.allocate(bytes, by, 0, None) {
                         assert_eq!(got.address % if bytes < SMALL { ALIGN } else { PAGE }, 0);
                         for unit in &mut model[span(got.address, bytes)] {
                             let own = matches!(*unit, Byte::Waits(s, _) if by == Some(s));
@@ -233,7 +236,7 @@ fn random_programs_never_get_memory_that_is_live_or_waits_for_another() {
         pool.all_passed();
         pool.all_passed();
         let free = (0..)
-            .take_while(|_| pool.allocate(PAGE, None, 0).is_ok())
+            .take_while(|_| pool.allocate(PAGE, None, 0, None).is_ok())
             .count();
         assert!(free as u64 >= PAGES - CHUNK_PAGES, "seed {seed}: leaks");
     }

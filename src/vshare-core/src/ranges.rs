@@ -65,6 +65,21 @@ impl Ranges {
         (first, end - first)
     }
 
+    /// Where [`Self::take`] would take from.
+    #[must_use]
+    pub fn best(&self, length: u64) -> Option<u64> {
+        Some(self.by_length.range((length, 0)..).next()?.1)
+    }
+
+    /// Whether all of `start..start + length` is in the set.
+    #[must_use]
+    pub fn contains(&self, start: u64, length: u64) -> bool {
+        self.by_start
+            .range(..=start)
+            .next_back()
+            .is_some_and(|(s, l)| start + length <= s + l)
+    }
+
     /// Takes `length` numbers out of the range that fits best; returns the first.
     pub fn take(&mut self, length: u64) -> Option<u64> {
         if length == 0 {

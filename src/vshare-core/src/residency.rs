@@ -181,6 +181,13 @@ impl Residency {
         self.budget.saturating_sub(self.resident)
     }
 
+    /// The first of `pages` pages in a row that are on the device and belong to nobody, if there are
+    /// any: a new block put there needs nothing to leave.
+    #[must_use]
+    pub fn unowned(&self, pages: u64) -> Option<u64> {
+        self.dead.best(pages)
+    }
+
     /// A new block owns these pages.
     pub fn adopt(&mut self, id: BlockId, run: Run) {
         if id.index() >= self.blocks.len() {

@@ -28,7 +28,7 @@ impl World {
     }
 
     fn allocate(&mut self, pages: u64) -> Option<(u64, BlockId)> {
-        let got = self.pool.allocate(pages * PAGE, None, 0).ok()?;
+        let got = self.pool.allocate(pages * PAGE, None, 0, None).ok()?;
         self.residency.adopt(got.block, got.new?);
         Some((got.address, got.block))
     }

@@ -1,64 +1,113 @@
-//! Host memory that work on the device can write, and whether any such work may be in flight.
+//! Host memory that work on the device can reach, and which contexts may have such work in flight.
 //!
-//! `cuMemFree` waits for the device. A program can tell only by what that work leaves in host
-//! memory: so it is only for such work that our free must wait.
+//! `cuMemFree` waits for the device. A program can tell only by what that work does with host memory:
+//! so it is only for such work that our free must wait.
 
+use crate::cuda::CUcontext;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many ranges there are, for those who hold no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether work that may write host memory was submitted since the last wait for all work.
-static IN_FLIGHT: AtomicBool = AtomicBool::new(false);
+/// How many contexts may have such work in flight.
+static FLYING: AtomicUsize = AtomicUsize::new(0);
 
-/// Pinned host memory, and managed memory that the program allocated itself: base to length.
+/// Host memory, and work on it.
 #[derive(Debug)]
-pub(crate) struct HostRanges(BTreeMap<u64, u64>);
+pub(crate) struct HostRanges {
+    /// Pinned memory, and managed memory that the program allocated itself: base to length.
+    ranges: BTreeMap<u64, u64>,
+    /// Contexts with work on it in flight.
+    flying: Vec<Flying>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flying {
+    context: CUcontext,
+    /// Not before its last submission.
+    tick: u64,
+    /// Some of it went to streams that nobody took note of.
+    anywhere: bool,
+}
 
 impl HostRanges {
     pub(crate) const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self {
+            ranges: BTreeMap::new(),
+            flying: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, base: u64, bytes: u64) {
-        self.0.insert(base, bytes);
-        COUNT.store(self.0.len(), Ordering::Relaxed);
+        self.ranges.insert(base, bytes);
+        COUNT.store(self.ranges.len(), Ordering::Relaxed);
     }
 
     /// Forgets a range; returns its length.
     pub(crate) fn remove(&mut self, base: u64) -> Option<u64> {
-        let bytes = self.0.remove(&base);
-        COUNT.store(self.0.len(), Ordering::Relaxed);
+        let bytes = self.ranges.remove(&base);
+        COUNT.store(self.ranges.len(), Ordering::Relaxed);
         bytes
     }
 
     pub(crate) fn contains(&self, address: u64) -> bool {
-        self.0
+        self.ranges
             .range(..=address)
             .next_back()
             .is_some_and(|(base, bytes)| address - base < *bytes)
     }
+
+    /// Whether a context may have work on host memory in flight.
+    pub(crate) fn is_flying(&self, context: CUcontext) -> bool {
+        self.flying.iter().any(|f| f.context == context)
+    }
+
+    /// Work on host memory was, or is about to be, submitted in a context, before `tick`; `anywhere`:
+    /// in a stream that is not known afterwards.
+    pub(crate) fn set_flying(&mut self, context: CUcontext, tick: u64, anywhere: bool) {
+        match self.flying.iter_mut().find(|f| f.context == context) {
+            Some(flying) => {
+                flying.tick = flying.tick.max(tick);
+                flying.anywhere |= anywhere;
+            }
+            None => self.flying.push(Flying {
+                context,
+                tick,
+                anywhere,
+            }),
+        }
+        FLYING.store(self.flying.len(), Ordering::Relaxed);
+    }
+
+    /// All work of a context that was submitted up to `tick` has ended.
+    pub(crate) fn ended(&mut self, context: CUcontext, tick: u64) {
+        self.flying
+            .retain(|f| f.context != context || f.tick > tick);
+        FLYING.store(self.flying.len(), Ordering::Relaxed);
+    }
+
+    /// All work of a context that went to known streams, up to `tick`, has ended.
+    pub(crate) fn ended_in_streams(&mut self, context: CUcontext, tick: u64) {
+        self.flying
+            .retain(|f| f.context != context || f.tick > tick || f.anywhere);
+        FLYING.store(self.flying.len(), Ordering::Relaxed);
+    }
+
+    /// Contexts that may have such work in flight.
+    pub(crate) fn flying(&self) -> Vec<CUcontext> {
+        self.flying.iter().map(|f| f.context).collect()
+    }
 }
 
-/// Whether it must still be found out if work in flight can write host memory.
-pub(crate) fn are_of_interest() -> bool {
-    COUNT.load(Ordering::Relaxed) > 0 && !in_flight()
+/// Whether work can name host memory at all.
+pub(crate) fn any() -> bool {
+    COUNT.load(Ordering::Relaxed) > 0
 }
 
-/// Work that can write host memory is about to be submitted.
-pub(crate) fn set_in_flight() {
-    IN_FLIGHT.store(true, Ordering::Relaxed);
-}
-
-/// All work has ended.
-pub(crate) fn none_in_flight() {
-    IN_FLIGHT.store(false, Ordering::Relaxed);
-}
-
-/// Whether work that can write host memory may be in flight.
-pub(crate) fn in_flight() -> bool {
-    IN_FLIGHT.load(Ordering::Relaxed)
+/// Whether work on host memory may be in flight.
+pub(crate) fn any_flying() -> bool {
+    FLYING.load(Ordering::Relaxed) > 0
 }
 
 #[cfg(test)]
@@ -74,5 +123,19 @@ mod tests {
         }
         assert_eq!(ranges.remove(100), Some(50));
         assert!(!ranges.contains(120));
+    }
+
+    #[test]
+    fn work_submitted_after_a_wait_began_is_still_in_flight_and_so_is_another_contexts() {
+        let mut host = HostRanges::new();
+        let (a, b) = (CUcontext(1), CUcontext(2));
+        host.set_flying(a, 5, false);
+        host.set_flying(b, 3, true);
+        host.ended(a, 4);
+        assert!(host.is_flying(a));
+        host.ended(a, 5);
+        assert_eq!(host.flying(), [b]);
+        host.ended_in_streams(b, 9);
+        assert!(host.is_flying(b));
     }
 }

@@ -133,10 +133,7 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
         return None;
     }
     let context = process::state().arenas.at(address)?.context;
-    let waited = order.is_none() && must_wait() && streams::synchronize(context);
-    if waited {
-        host_ranges::none_in_flight();
-    }
+    let waited = order.is_none() && must_wait() && wait(context);
     let mut guard = process::state();
     let state = &mut *guard;
     let after = match order {
@@ -188,6 +185,16 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
     Some(CUresult::SUCCESS)
 }
 
+/// Waits for the block's context, and for those that may have work on host memory in flight.
+fn wait(context: CUcontext) -> bool {
+    for other in process::state().host.flying() {
+        if other != context {
+            streams::synchronize(other);
+        }
+    }
+    streams::synchronize(context)
+}
+
 /// Whether `cuMemFree` must wait for work in flight: see [`FreeWait`].
 fn must_wait() -> bool {
     if captures::any() {
@@ -195,7 +202,7 @@ fn must_wait() -> bool {
     }
     match process::config().free_wait {
         FreeWait::Always => true,
-        FreeWait::Auto => host_ranges::in_flight(),
+        FreeWait::Auto => host_ranges::any_flying(),
         FreeWait::Never => false,
     }
 }

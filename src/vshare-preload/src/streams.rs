@@ -253,6 +253,11 @@ impl Streams {
         line.ended >= tick || (line.is_idle() && self.solo != Some(line.key))
     }
 
+    /// Whether a stream is the only one that has had work.
+    pub(crate) fn is_only(&self, key: Key) -> bool {
+        self.lines.iter().all(|l| l.key == key)
+    }
+
     /// Whether every mark in a stream has been passed.
     pub(crate) fn has_passed_its_marks(&mut self, key: Key) -> bool {
         self.line(key).is_none_or(|l| l.marks.is_empty())
@@ -642,7 +647,9 @@ pub(crate) fn synchronize(context: CUcontext) -> bool {
     let waited = driver::outside_captures(|| driver::in_context(context, driver::synchronize));
     let ok = driver::noted("cuCtxSynchronize", 0, waited).is_ok();
     if ok {
-        process::state().streams.context_ended(context, tick);
+        let mut state = process::state();
+        state.streams.context_ended(context, tick);
+        state.host.ended(context, tick);
     }
     ok
 }

@@ -26,6 +26,8 @@ pub(crate) enum Touches<'a> {
         params: *mut *mut c_void,
         extra: *mut *mut c_void,
     },
+    /// The host: a function of the program's is called there.
+    Host,
     /// It cannot be known.
     Unknown,
 }
@@ -85,7 +87,7 @@ impl Touches<'_> {
                 report::add(report::LAUNCHES_UNKNOWN, u64::from(!known));
                 known
             }
-            Self::Unknown => false,
+            Self::Host | Self::Unknown => false,
         }
     }
 }

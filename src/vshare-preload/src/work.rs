@@ -2,12 +2,12 @@
 //!
 //! In the common case (one stream, everything on the device) this is a few comparisons.
 
-use crate::cuda::{CUresult, CUstream};
+use crate::cuda::{CUcontext, CUresult, CUstream};
 use crate::guard::Real;
 use crate::streams::{self, Key};
 use crate::symbols::Entry;
 use crate::touches::Touches;
-use crate::{arenas, captures, engine, host_ranges, memory, process};
+use crate::{arenas, captures, driver, engine, host_ranges, memory, process};
 
 /// Submits work that names `touches` to `stream`.
 pub(crate) fn submit(
@@ -16,15 +16,24 @@ pub(crate) fn submit(
     touches: Touches<'_>,
     real: Real<'_>,
 ) -> CUresult {
-    if !process::is_on() || !arenas::any() || captures::takes(stream) {
+    if !process::is_on() || captures::takes(stream) {
         return real.call();
+    }
+    if !arenas::any() {
+        // Nothing of ours can be named; but a later free may have to wait for this work.
+        let flying = host_ranges::any() && note_flying(true);
+        let result = real.call();
+        if flying {
+            note_flying(true);
+        }
+        return result;
     }
     let key = Key::of(entry.null_stream, stream);
     let tick = process::tick();
     if !streams::is_solo(key) {
         streams::enter(key, tick);
     }
-    let result = if engine::is_needed() || host_ranges::are_of_interest() {
+    let result = if engine::is_needed() || host_ranges::any() || matches!(touches, Touches::Host) {
         submit_with_care(key, tick, touches, real)
     } else {
         real.call()
@@ -42,22 +51,46 @@ pub(crate) fn submit(
 fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -> CUresult {
     let mut addresses = Vec::with_capacity(64);
     let known = touches.collect(&mut addresses);
-    if host_ranges::are_of_interest() {
-        let state = process::state();
-        if !known || addresses.iter().any(|&a| state.host.contains(a)) {
-            host_ranges::set_in_flight();
-        }
+    let can = host_ranges::any() || matches!(touches, Touches::Host);
+    let flying = can && is_on_host(known, &addresses) && note_flying(false);
+    let result = if engine::is_needed() {
+        addresses.retain(|&a| arenas::may_hold(a));
+        let prepared = engine::before(&addresses, key, tick);
+        let result = real.call();
+        let bytes = prepared.bytes();
+        drop(prepared);
+        streams::after(key, bytes);
+        result
+    } else {
+        real.call()
+    };
+    if flying {
+        note_flying(false);
     }
-    if !engine::is_needed() {
-        return real.call();
-    }
-    addresses.retain(|&a| arenas::may_hold(a));
-    let prepared = engine::before(&addresses, key, tick);
-    let result = real.call();
-    let bytes = prepared.bytes();
-    drop(prepared);
-    streams::after(key, bytes);
     result
+}
+
+/// Whether work may do something that the host can see. Once a context has such work in flight, all
+/// that follows counts as such: finding out costs more than it saves.
+fn is_on_host(known: bool, addresses: &[u64]) -> bool {
+    if !known {
+        return true;
+    }
+    let Some(context) = driver::current_context() else {
+        return true;
+    };
+    let state = process::state();
+    state.host.is_flying(context) || addresses.iter().any(|&a| state.host.contains(a))
+}
+
+/// Notes work on host memory in the current context: before its submission, and after it with a
+/// tick that no earlier wait can have covered.
+fn note_flying(anywhere: bool) -> bool {
+    if let Some(context) = driver::current_context() {
+        let tick = process::tick();
+        process::state().host.set_flying(context, tick, anywhere);
+    }
+    true
 }
 
 /// The program waits for a stream.
@@ -69,29 +102,31 @@ pub(crate) fn synchronize_stream(entry: Entry, stream: CUstream, real: Real<'_>)
     let before = process::now();
     let result = real.call();
     if result == CUresult::SUCCESS {
-        process::state().streams.stream_ended(key, before);
-        if streams::is_solo(key) && process::now() == before {
-            host_ranges::none_in_flight();
+        let context = driver::current_context();
+        let mut state = process::state();
+        state.streams.stream_ended(key, before);
+        if let (Some(context), true) = (context, state.streams.is_only(key)) {
+            state.host.ended_in_streams(context, before);
         }
+        drop(state);
         memory::settle();
     }
     result
 }
 
 /// The program waits for a context: the current one, if `context` is `None`.
-pub(crate) fn synchronize_context(
-    context: Option<crate::cuda::CUcontext>,
-    real: Real<'_>,
-) -> CUresult {
-    if !process::is_on() || !arenas::any() {
+pub(crate) fn synchronize_context(context: Option<CUcontext>, real: Real<'_>) -> CUresult {
+    if !process::is_on() || !(arenas::any() || host_ranges::any_flying()) {
         return real.call();
     }
     let before = process::now();
     let result = real.call();
-    let context = context.or_else(crate::driver::current_context);
+    let context = context.or_else(driver::current_context);
     if let (CUresult::SUCCESS, Some(context)) = (result, context) {
-        process::state().streams.context_ended(context, before);
-        host_ranges::none_in_flight();
+        let mut state = process::state();
+        state.streams.context_ended(context, before);
+        state.host.ended(context, before);
+        drop(state);
         memory::settle();
     }
     result

@@ -3,10 +3,10 @@
 
 use crate::cuda::{CUfunction, CUgraphExec, CUhostFn, CUlaunchConfig, CUresult, CUstream};
 use crate::guard::Real;
+use crate::report;
 use crate::symbols::Entry;
 use crate::touches::Touches;
 use crate::work::submit;
-use crate::{host_ranges, report};
 use std::ffi::{c_int, c_void};
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -96,8 +96,7 @@ pub(crate) fn launch_host_func(
     _function: CUhostFn,
     _data: *mut c_void,
 ) -> CUresult {
-    host_ranges::set_in_flight();
-    submit(entry, stream, Touches::Nothing, real)
+    submit(entry, stream, Touches::Host, real)
 }
 
 pub(crate) fn graph_launch(
