@@ -150,6 +150,18 @@ pub(crate) fn outside_captures<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
+/// As [`outside_captures`], for the whole life of a thread of ours.
+pub(crate) fn leave_captures() {
+    let mut mode = CAPTURE_RELAXED;
+    _ = exchange_capture_mode(&raw mut mode);
+}
+
+/// Whether a capture forbids this thread what it forbids: calls that might wait or allocate. Asked
+/// by a call of that class, so that a capture which the program breaks is broken as it would be.
+pub(crate) fn is_forbidden(event: CUevent) -> bool {
+    event_query(event) == Err(CUresult::STREAM_CAPTURE_UNSUPPORTED)
+}
+
 /// The current context's device.
 pub(crate) fn current_device() -> Answer<CUdevice> {
     let mut device = CUdevice(0);

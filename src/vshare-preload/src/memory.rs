@@ -1,9 +1,9 @@
 //! Allocating and freeing in the pool: planned under the lock, carried out without it.
 
-use crate::cuda::{CUcontext, CUdevice, CUresult};
+use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult};
 use crate::report;
 use crate::streams::{self, Key};
-use crate::{arenas, captures, elsewhere, host_ranges, pools, process, road, setup};
+use crate::{arenas, captures, driver, elsewhere, host_ranges, pools, process, road, setup};
 use vshare_core::arena::{Grant, Refusal, held};
 use vshare_core::config::FreeWait;
 use vshare_core::pool::{After, FreeError, Slot};
@@ -13,6 +13,9 @@ use vshare_shm::record::{Cause, Class, Record};
 /// `tag` is kept with it. `None`: vshare steps aside, and the driver is to be asked.
 pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Result<u64, CUresult>> {
     let context = setup::context_with_arena()?;
+    if is_forbidden(context) {
+        return Some(Err(CUresult::STREAM_CAPTURE_UNSUPPORTED));
+    }
     let mut help = Help::Settle;
     loop {
         match plan(context, bytes, order, tag)? {
@@ -133,6 +136,9 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
         return None;
     }
     let context = process::state().arenas.at(address)?.context;
+    if is_forbidden(context) {
+        return Some(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+    }
     let waited = order.is_none() && must_wait() && wait(context);
     let mut guard = process::state();
     let state = &mut *guard;
@@ -183,6 +189,15 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
         stream: order.map_or(0, |k| k.handle().0 as u64),
     });
     Some(CUresult::SUCCESS)
+}
+
+/// Whether a capture forbids this thread to allocate and free, as the driver's own calls would find.
+fn is_forbidden(context: CUcontext) -> bool {
+    if !captures::any() {
+        return false;
+    }
+    let event = process::state().arenas.of(context).map(|o| o.arrival);
+    event.is_some_and(|event| event != CUevent::NULL && driver::is_forbidden(event))
 }
 
 /// Waits for the block's context, and for those that may have work on host memory in flight.

@@ -119,6 +119,7 @@ extern "C" fn stop() {
 }
 
 fn work() {
+    driver::leave_captures();
     loop {
         std::thread::park();
         WORKING.store(true, Ordering::SeqCst);

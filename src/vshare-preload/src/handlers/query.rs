@@ -12,13 +12,19 @@ use std::ffi::c_void;
 mod attribute {
     pub(super) const CONTEXT: u32 = 1;
     pub(super) const MEMORY_TYPE: u32 = 2;
+    pub(super) const DEVICE_POINTER: u32 = 3;
     pub(super) const HOST_POINTER: u32 = 4;
+    pub(super) const P2P_TOKENS: u32 = 5;
     pub(super) const BUFFER_ID: u32 = 7;
     pub(super) const IS_MANAGED: u32 = 8;
     pub(super) const DEVICE_ORDINAL: u32 = 9;
     pub(super) const RANGE_START_ADDR: u32 = 11;
     pub(super) const RANGE_SIZE: u32 = 12;
+    pub(super) const ALLOWED_HANDLE_TYPES: u32 = 14;
     pub(super) const MEMPOOL_HANDLE: u32 = 17;
+    pub(super) const MAPPING_SIZE: u32 = 18;
+    pub(super) const MAPPING_BASE_ADDR: u32 = 19;
+    pub(super) const MEMORY_BLOCK_ID: u32 = 20;
 }
 
 /// `CU_MEMORYTYPE_DEVICE`.
@@ -146,32 +152,73 @@ pub(crate) fn pointer_get_attributes(
     data: *mut *mut c_void,
     dptr: CUdeviceptr,
 ) -> CUresult {
+    let named = memory::named(dptr.0);
+    if let Named::Unused = named {
+        return real.answered(of_nothing(count, attributes, data, dptr));
+    }
     let result = real.call();
-    let Named::Ours(info) = memory::named(dptr.0) else {
+    let Named::Ours(info) = named else {
         return result;
     };
-    if result != CUresult::SUCCESS || attributes.is_null() || data.is_null() {
-        return result;
-    }
-    for index in 0..count as usize {
-        // SAFETY: the driver has read `count` attributes here.
-        let at = unsafe { attributes.add(index) };
-        // SAFETY: as above.
-        let attribute = unsafe { at.read() };
-        // SAFETY: and as many pointers to results here.
-        let at = unsafe { data.add(index) };
-        // SAFETY: as above.
-        let result = unsafe { at.read() };
-        if result.is_null() {
-            continue;
-        }
-        if attribute == attribute::HOST_POINTER {
-            write(result.cast::<u64>(), 0);
-        } else {
-            correct(result, attribute, info);
+    if result == CUresult::SUCCESS {
+        for (attribute, to) in asked(count, attributes, data) {
+            if attribute == attribute::HOST_POINTER {
+                write(to.cast::<u64>(), 0);
+            } else {
+                correct(to, attribute, info);
+            }
         }
     }
     result
+}
+
+/// The attributes that a program asks for, and where it wants each.
+fn asked(
+    count: u32,
+    attributes: *const CUpointer_attribute,
+    data: *const *mut c_void,
+) -> Vec<(CUpointer_attribute, *mut c_void)> {
+    if attributes.is_null() || data.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the program passes `count` attributes here,
+    let attributes = unsafe { std::slice::from_raw_parts(attributes, count as usize) };
+    // SAFETY: and as many pointers to results here.
+    let data = unsafe { std::slice::from_raw_parts(data, count as usize) };
+    let pairs = attributes.iter().copied().zip(data.iter().copied());
+    pairs.filter(|(_, to)| !to.is_null()).collect()
+}
+
+/// What the driver says of an address at which nothing is: success, and zeros, with the address
+/// itself as the host's, and a device that does not exist.
+fn of_nothing(
+    count: u32,
+    attributes: *const CUpointer_attribute,
+    data: *const *mut c_void,
+    dptr: CUdeviceptr,
+) -> CUresult {
+    const NO_DEVICE: i32 = -2;
+    let asked = asked(count, attributes, data);
+    if asked.is_empty() || asked.iter().any(|a| a.0 == attribute::P2P_TOKENS) {
+        return CUresult::INVALID_VALUE;
+    }
+    for (attribute, to) in asked {
+        match attribute {
+            attribute::HOST_POINTER => write(to.cast(), dptr),
+            attribute::DEVICE_ORDINAL => write(to.cast(), NO_DEVICE),
+            attribute::RANGE_START_ADDR | attribute::RANGE_SIZE => {}
+            attribute::CONTEXT
+            | attribute::DEVICE_POINTER
+            | attribute::BUFFER_ID
+            | attribute::ALLOWED_HANDLE_TYPES
+            | attribute::MEMPOOL_HANDLE
+            | attribute::MAPPING_SIZE
+            | attribute::MAPPING_BASE_ADDR
+            | attribute::MEMORY_BLOCK_ID => write(to.cast(), 0_u64),
+            _ => write(to.cast(), 0_u32),
+        }
+    }
+    CUresult::SUCCESS
 }
 
 /// Writes what the attribute would be of device memory of the program's own. `false`: the driver's
@@ -186,6 +233,9 @@ fn correct(data: *mut c_void, attribute: CUpointer_attribute, info: memory::Info
         attribute::RANGE_START_ADDR => write(data.cast(), info.address),
         attribute::RANGE_SIZE => write(data.cast(), info.bytes),
         attribute::MEMPOOL_HANDLE => write(data.cast(), info.pool),
+        attribute::MAPPING_SIZE => write(data.cast(), info.bytes),
+        attribute::MAPPING_BASE_ADDR => write(data.cast(), info.address),
+        attribute::MEMORY_BLOCK_ID => write(data.cast(), info.serial),
         _ => return false,
     }
     true
