@@ -162,7 +162,7 @@ static void broken(void) {
     OK(fill(0x123456000, 1, 4, NULL));
     ANSWERS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
     printf("%d ", cuMemcpyDtoH_v2(&at, blocks[0], 4));
-    printf("%d ", fill(blocks[0], 1, 4, NULL));
+    printf("%d ", cuMemsetD8_v2(blocks[1], 1, 4));
     OK(cuCtxDestroy_v2(context));
     OK(cuCtxCreate_v2(&context, 0, 0));
     load();

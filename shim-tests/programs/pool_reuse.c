@@ -8,7 +8,7 @@ extern CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned gx, unsigned g
 enum { WORDS = 1 << 19, BYTES = 4 * WORDS, ROUNDS = 24 };
 static CUdeviceptr out;
 static unsigned used;
-static CUstream first, second;
+static CUstream first, second, idle;
 
 // A block full of 7s whose sum is taken behind a kernel that is held: the sum is right if nobody writes to the block before.
 static CUdeviceptr in_use(CUdeviceptr at, CUstream stream) {
@@ -27,6 +27,16 @@ static void all_right(void) {
         ANSWERS(7ul * WORDS, sums[i]);
 }
 
+// Frees at once, or in a stream's order, and gives whoever keeps book of that the chance to look.
+static void free_now(CUdeviceptr at) {
+    OK(cuMemFree_v2(at));
+    OK(cuStreamSynchronize(idle));
+}
+static void free_in(CUdeviceptr at, CUstream stream) {
+    OK(cuMemFreeAsync(at, stream));
+    OK(cuStreamSynchronize(idle));
+}
+
 static CUdeviceptr async_block(CUstream stream) {
     CUdeviceptr at;
     OK(cuMemAllocAsync(&at, BYTES, stream));
@@ -35,7 +45,7 @@ static CUdeviceptr async_block(CUstream stream) {
 
 // Frees a block that `first` uses, and has `second` write to whatever it can get.
 static void free_and_take(void) {
-    OK(cuMemFree_v2(in_use(block(BYTES), first)));
+    free_now(in_use(block(BYTES), first));
     for (int i = 0; i < 3; i++)
         OK(fill(block(BYTES), 9, WORDS, second));
 }
@@ -54,7 +64,7 @@ int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     start();
     out = block(8 * ROUNDS);
-    first = new_stream(CU_STREAM_NON_BLOCKING), second = new_stream(CU_STREAM_NON_BLOCKING);
+    first = new_stream(CU_STREAM_NON_BLOCKING), second = new_stream(CU_STREAM_NON_BLOCKING), idle = new_stream(CU_STREAM_NON_BLOCKING);
     if (!strcmp(how, "one-then-another")) {
         // Until now all work has been in one stream; the second has never been used.
         free_and_take();
@@ -93,7 +103,7 @@ int main(int argc, char **argv) {
         CUfunction f = function("fill_u32");
         first = CU_STREAM_PER_THREAD;
         for (int round = 0; round < 3; round++) {
-            OK(cuMemFree_v2(in_use(block(BYTES), first)));
+            free_now(in_use(block(BYTES), first));
             pthread_t id[2];
             for (int i = 0; i < 2; i++)
                 HOLDS(!pthread_create(&id[i], NULL, takes_in_a_thread, f));
@@ -104,26 +114,26 @@ int main(int argc, char **argv) {
         // The thread whose default stream has the work ends; another frees.
         OK(fill(out, 0, 2, second));
         CUdeviceptr at = in_use(block(BYTES), CU_STREAM_PER_THREAD);
-        OK(cuMemFree_v2(at));
+        free_now(at);
         free_and_take();
     } else if (!strcmp(how, "destroyed")) {
         CUdeviceptr at = in_use(block(BYTES), first);
         OK(cuStreamDestroy_v2(first));
-        OK(cuMemFree_v2(at));
+        free_now(at);
         for (int i = 0; i < 3; i++)
             OK(fill(block(BYTES), 9, WORDS, second));
     } else if (!strcmp(how, "freed-then-destroyed")) {
-        OK(cuMemFree_v2(in_use(block(BYTES), first)));
+        free_now(in_use(block(BYTES), first));
         OK(cuStreamDestroy_v2(first));
         for (int i = 0; i < 3; i++)
             OK(fill(block(BYTES), 9, WORDS, second));
     } else if (!strcmp(how, "async")) {
-        OK(cuMemFreeAsync(in_use(async_block(first), first), first));
+        free_in(in_use(async_block(first), first), first);
         for (int i = 0; i < 3; i++)
             OK(fill(async_block(second), 9, WORDS, second));
         // In its own stream it may be had at once.
         OK(fill(async_block(first), 9, WORDS, first));
-        OK(cuMemFreeAsync(in_use(async_block(first), first), first));
+        free_in(in_use(async_block(first), first), first);
         OK(fill(block(BYTES), 9, WORDS, second));
         OK(fill(async_block(first), 9, WORDS, first));
     } else if (!strcmp(how, "event")) {
@@ -134,12 +144,39 @@ int main(int argc, char **argv) {
         CUdeviceptr at = in_use(async_block(first), first);
         OK(cuEventRecord(event, first));
         OK(cuStreamWaitEvent(second, event, 0));
-        OK(cuMemFreeAsync(at, second));
+        free_in(at, second);
         OK(fill(async_block(second), 9, WORDS, second));
         CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
         OK(fill(async_block(third), 9, WORDS, third));
         OK(fill(block(BYTES), 9, WORDS, third));
         OK(fill(async_block(first), 9, WORDS, first));
+    } else if (!strcmp(how, "event-idle")) {
+        // The stream that frees has nothing to do but to wait.
+        CUevent event;
+        OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        OK(fill(out, 0, 2, first));
+        OK(fill(out, 0, 2, second));
+        OK(cuCtxSynchronize());
+        CUdeviceptr at = in_use(async_block(first), first);
+        OK(cuEventRecord(event, first));
+        OK(cuStreamWaitEvent(second, event, 0));
+        free_in(at, second);
+        CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
+        for (int i = 0; i < 3; i++)
+            OK(fill(i ? block(BYTES) : async_block(third), 9, WORDS, third));
+    } else if (!strcmp(how, "legacy-idle") || !strcmp(how, "blocking-idle")) {
+        // The legacy stream and one that blocks wait for each other without being told.
+        first = new_stream(CU_STREAM_DEFAULT);
+        CUstream waits = NULL;
+        if (!strcmp(how, "blocking-idle"))
+            waits = first, first = NULL;
+        OK(fill(out, 0, 2, second));
+        OK(fill(out, 0, 2, waits));
+        OK(cuCtxSynchronize());
+        CUdeviceptr at = in_use(async_block(first), first);
+        free_in(at, waits);
+        for (int i = 0; i < 3; i++)
+            OK(fill(i ? block(BYTES) : async_block(second), 9, WORDS, second));
     } else if (!strcmp(how, "small")) {
         // Blocks that share pages.
         CUdeviceptr at[8];
@@ -152,7 +189,7 @@ int main(int argc, char **argv) {
             for (int i = 0; i < 8; i++) {
                 OK(fill(at[i] + 2048, 7, 512, first));
                 OK(sum(at[i], out + 8 * used++, 1024, first));
-                OK(cuMemFree_v2(at[i]));
+                free_now(at[i]);
             }
             for (int i = 0; i < 16; i++)
                 OK(fill(block(4096), 9, 1024, second));
@@ -164,7 +201,7 @@ int main(int argc, char **argv) {
         used = 0;
     } else if (!strcmp(how, "copies")) {
         // The new owner writes by copies and memsets.
-        OK(cuMemFree_v2(in_use(block(BYTES), first)));
+        free_now(in_use(block(BYTES), first));
         static char zeros[BYTES];
         for (int i = 0; i < 2; i++) {
             CUdeviceptr at = block(BYTES), to = block(BYTES);
@@ -172,7 +209,7 @@ int main(int argc, char **argv) {
             OK(cuMemcpyDtoDAsync_v2(to, at, BYTES, second));
             OK(cuMemcpyHtoDAsync_v2(at, zeros, BYTES, second));
         }
-        OK(cuMemFree_v2(in_use(block(BYTES), first)));
+        free_now(in_use(block(BYTES), first));
         OK(cuMemsetD8Async(block(BYTES), 9, BYTES, second));
     } else {
         return 2;

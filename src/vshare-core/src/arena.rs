@@ -191,8 +191,14 @@ impl Arena {
     }
 
     /// See [`Residency::leave`].
-    pub fn leave(&mut self, most: u64, may_drop: bool, ended: impl Fn(u64) -> bool) -> Leave {
-        self.residency.leave(most, may_drop, ended)
+    pub fn leave(
+        &mut self,
+        most: u64,
+        piece: u64,
+        may_drop: bool,
+        ended: impl Fn(u64) -> bool,
+    ) -> Leave {
+        self.residency.leave(most, piece, may_drop, ended)
     }
 
     /// See [`Residency::left`].

@@ -229,18 +229,20 @@ impl Residency {
             return;
         };
         self.missing -= run.pages - here;
+        let mut dead = Vec::new();
+        let mut host = 0;
         for page in run.numbers() {
-            let mut dead = false;
-            let mut host = false;
             if let Some(p) = self.page_mut(page) {
                 p.freed = tick;
-                dead = p.place == Place::Device && !p.moving;
-                host = p.place == Place::Host;
+                if p.place == Place::Device && !p.moving {
+                    push(&mut dead, page);
+                }
+                host += u64::from(p.place == Place::Host);
             }
-            self.host -= u64::from(host);
-            if dead {
-                self.dead.insert(page, 1);
-            }
+        }
+        self.host -= host;
+        for run in dead {
+            self.dead.insert(run.first, run.pages);
         }
     }
 
@@ -389,16 +391,24 @@ impl Residency {
         count
     }
 
-    /// Plans for up to `most` pages to leave. `ended(tick)` tells whether all work up to a tick has
+    /// Plans for up to `most` pages to leave; of those that must be copied only up to `piece`, so that
+    /// their room is there soon. `ended(tick)` tells whether all work up to a tick has
     /// ended; `may_drop` whether the driver can drop pages at all. What is planned counts as
     /// resident until [`Self::left`] reports its end.
-    pub fn leave(&mut self, most: u64, may_drop: bool, ended: impl Fn(u64) -> bool) -> Leave {
+    pub fn leave(
+        &mut self,
+        most: u64,
+        piece: u64,
+        may_drop: bool,
+        ended: impl Fn(u64) -> bool,
+    ) -> Leave {
         if may_drop {
             let runs = self.droppable(most, &ended);
             if !runs.is_empty() {
                 return Leave::Drop(runs);
             }
         }
+        let most = most.min(piece);
         let mut next = self.oldest;
         while let Some(id) = next {
             let Some(&block) = self.blocks.get(id.index()) else {

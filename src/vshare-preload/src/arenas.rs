@@ -42,6 +42,10 @@ pub(crate) struct Owned {
     pub(crate) closing: bool,
     /// Moves being made.
     pub(crate) busy: u32,
+    /// Pages that somebody is waiting for room for.
+    pub(crate) wanted: u64,
+    /// Whether at the last try nothing could leave.
+    pub(crate) stuck: bool,
     /// Closed generations of freed memory, and the tick each waits for.
     pub(crate) fences: Vec<(Slot, u64)>,
 }

@@ -90,6 +90,7 @@ calls! {
     primary_state = c"cuDevicePrimaryCtxGetState" (device: CUdevice, flags: *mut u32, active: *mut i32);
     primary_retain = c"cuDevicePrimaryCtxRetain" (context: *mut CUcontext, device: CUdevice);
     primary_release = c"cuDevicePrimaryCtxRelease_v2" (device: CUdevice);
+    device_count = c"cuDeviceGetCount" (count: *mut i32);
     device_attribute = c"cuDeviceGetAttribute" (value: *mut i32, attribute: u32, device: CUdevice);
     device_total = c"cuDeviceTotalMem_v2" (bytes: *mut usize, device: CUdevice);
     device_name = c"cuDeviceGetName" (name: *mut u8, length: i32, device: CUdevice);
@@ -202,6 +203,13 @@ fn attribute(device: CUdevice, which: u32) -> Answer<i32> {
     let mut value = 0;
     device_attribute(&raw mut value, which, device)?;
     Ok(value)
+}
+
+/// How many devices the program can use; at least 1.
+pub(crate) fn devices() -> u64 {
+    let mut count = 1;
+    _ = device_count(&raw mut count);
+    u64::from(count.unsigned_abs().max(1))
 }
 
 /// A device's physical memory, bytes.

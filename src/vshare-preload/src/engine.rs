@@ -191,7 +191,7 @@ impl Stall {
         self.pages = self.pages.max(pages);
         let deadline = self.begin(key);
         let deadline = self.stuck.map_or(deadline, |end| end.earlier(deadline));
-        match mover::wait_for_room(pages, seen, deadline) {
+        match mover::wait_for_room(context, pages, seen, deadline) {
             _ if deadline.has_passed() => false,
             Room::Changed => {
                 self.stuck = None;

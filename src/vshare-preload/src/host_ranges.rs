@@ -1,17 +1,29 @@
 //! Host memory that work on the device can reach, and which contexts may have such work in flight.
 //!
-//! `cuMemFree` waits for the device. A program can tell only by what that work does with host memory:
+//! `cuMemFree` waits for the device. A program can tell only by what that work writes to host memory:
 //! so it is only for such work that our free must wait.
+//!
+//! Finding out takes a look at every launch. A program that seldom frees is better served by frees
+//! that wait whenever such work could exist; only for one that often frees are its launches watched.
 
 use crate::cuda::CUcontext;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// How many ranges there are, for those who hold no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// How many contexts may have such work in flight.
 static FLYING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether launches are watched.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Frees that have waited without knowing whether they must.
+static BLIND: AtomicU32 = AtomicU32::new(0);
+
+/// After so many, launches are watched.
+const BLIND_FREES: u32 = 64;
 
 /// Host memory, and work on it.
 #[derive(Debug)]
@@ -100,9 +112,39 @@ impl HostRanges {
     }
 }
 
-/// Whether work can name host memory at all.
+/// Whether launches must be looked at for host memory that they name.
+pub(crate) fn are_watched() -> bool {
+    WATCHED.load(Ordering::Relaxed) && COUNT.load(Ordering::Relaxed) > 0
+}
+
+/// Whether there is any host memory that work could name.
 pub(crate) fn any() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
+}
+
+/// What a free must do about work on host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// There is none in flight.
+    Nothing,
+    /// Wait: there may be.
+    Wait,
+    /// Wait, and have launches watched from now on: contexts count as having such work in flight.
+    WaitAndWatch,
+}
+
+/// What a free must do now.
+pub(crate) fn due() -> Due {
+    if FLYING.load(Ordering::Relaxed) > 0 {
+        Due::Wait
+    } else if !any() || WATCHED.load(Ordering::Relaxed) {
+        Due::Nothing
+    } else if BLIND.fetch_add(1, Ordering::Relaxed) < BLIND_FREES {
+        Due::Wait
+    } else {
+        WATCHED.store(true, Ordering::Relaxed);
+        Due::WaitAndWatch
+    }
 }
 
 /// Whether work on host memory may be in flight.

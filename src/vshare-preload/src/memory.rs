@@ -1,6 +1,7 @@
 //! Allocating and freeing in the pool: planned under the lock, carried out without it.
 
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult};
+use crate::host_ranges::Due;
 use crate::report;
 use crate::streams::{self, Key};
 use crate::{arenas, captures, driver, elsewhere, host_ranges, pools, process, road, setup};
@@ -139,7 +140,7 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
     if is_forbidden(context) {
         return Some(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
-    let waited = order.is_none() && must_wait() && wait(context);
+    let waited = order.is_none() && wait_if_due(context);
     let mut guard = process::state();
     let state = &mut *guard;
     let after = match order {
@@ -149,8 +150,12 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
         Some(key) => After::Work(state.streams.slot(key)),
         None => After::Work(Slot::ALL),
     };
-    let owned = state.arenas.at(address)?;
     let tick = process::tick();
+    if let (After::Work(_), Some(key)) = (after, order) {
+        // The free has its place in the stream, behind whatever the stream waits for.
+        state.streams.note_free(key, tick);
+    }
+    let owned = state.arenas.at(address)?;
     let (held, tag) = match owned.arena.free(address, after, tick) {
         Ok(freed) => freed,
         // Never passed on: the driver would free the extent if the address is its first.
@@ -200,26 +205,38 @@ fn is_forbidden(context: CUcontext) -> bool {
     event.is_some_and(|event| event != CUevent::NULL && driver::is_forbidden(event))
 }
 
-/// Waits for the block's context, and for those that may have work on host memory in flight.
-fn wait(context: CUcontext) -> bool {
-    for other in process::state().host.flying() {
+/// Waits for work in flight where `cuMemFree` must: see [`FreeWait`]. Returns whether the block's
+/// context has none any more.
+fn wait_if_due(context: CUcontext) -> bool {
+    if captures::any() {
+        return false;
+    }
+    let due = match process::config().free_wait {
+        FreeWait::Always => Due::Wait,
+        FreeWait::Auto => host_ranges::due(),
+        FreeWait::Never => Due::Nothing,
+    };
+    if due == Due::Nothing {
+        return false;
+    }
+    if due == Due::WaitAndWatch {
+        let tick = process::tick();
+        let mut guard = process::state();
+        let state = &mut *guard;
+        for owned in state.arenas.iter() {
+            state.host.set_flying(owned.context, tick, true);
+        }
+    }
+    let mut others = process::state().host.flying();
+    if !host_ranges::are_watched() {
+        others.extend(process::state().arenas.iter().map(|o| o.context));
+    }
+    for other in others {
         if other != context {
             streams::synchronize(other);
         }
     }
     streams::synchronize(context)
-}
-
-/// Whether `cuMemFree` must wait for work in flight: see [`FreeWait`].
-fn must_wait() -> bool {
-    if captures::any() {
-        return false;
-    }
-    match process::config().free_wait {
-        FreeWait::Always => true,
-        FreeWait::Auto => host_ranges::any_flying(),
-        FreeWait::Never => false,
-    }
 }
 
 fn allocated(grant: &Grant, bytes: u64, order: Option<Key>, tag: u64, live: u64) {

@@ -22,14 +22,8 @@ const PATIENCE_MS: u64 = 20;
 
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
-/// Pages that somebody is waiting for room for.
-static WANTED: AtomicU64 = AtomicU64::new(0);
-
 /// Changes whenever pages have left, or cannot.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
-
-/// Whether at the last try nothing could leave.
-static STUCK: AtomicBool = AtomicBool::new(false);
 
 static STOPPING: AtomicBool = AtomicBool::new(false);
 static WORKING: AtomicBool = AtomicBool::new(false);
@@ -56,44 +50,43 @@ pub(crate) fn moved() {
     PROGRESS.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Asks for room for `pages` pages and waits until something has changed since `seen`, at most until
-/// `deadline`.
-pub(crate) fn wait_for_room(pages: u64, seen: u64, deadline: Deadline) -> Room {
+/// Asks for room for `pages` pages in an arena and waits until something has changed since `seen`, at
+/// most until `deadline`.
+pub(crate) fn wait_for_room(context: CUcontext, pages: u64, seen: u64, deadline: Deadline) -> Room {
     while !deadline.has_passed() {
-        if !ask(pages) {
+        if let Some(owned) = process::state().arenas.of(context) {
+            owned.wanted = owned.wanted.max(pages);
+        }
+        if !wake() {
             return Room::Stuck;
         }
         // In slices: another's wish may have taken the place of this one.
         if wait_until(deadline.or_after_ms(2), || progress() != seen) {
-            return if STUCK.load(Ordering::Acquire) {
-                Room::Stuck
-            } else {
-                Room::Changed
-            };
+            let stuck = process::state().arenas.of(context).is_none_or(|o| o.stuck);
+            return if stuck { Room::Stuck } else { Room::Changed };
         }
     }
     Room::Stuck
 }
 
-/// Asks for room without waiting. Returns whether anyone is there to make it.
-pub(crate) fn ask(pages: u64) -> bool {
+/// Has room made ahead of need, while the work just prepared is submitted and runs.
+pub(crate) fn ask_ahead(context: CUcontext) {
+    if need(context) > 0 {
+        wake();
+    }
+}
+
+/// Wakes the thread, or starts it. Returns whether there is one.
+fn wake() -> bool {
     if FORGOTTEN.load(Ordering::Relaxed) {
         return false;
     }
-    WANTED.fetch_max(pages, Ordering::Relaxed);
     match THREAD.get_or_init(start) {
         Some(thread) => {
             thread.unpark();
             true
         }
         None => false,
-    }
-}
-
-/// Has room made ahead of need, while the work just prepared is submitted and runs.
-pub(crate) fn ask_ahead(context: CUcontext) {
-    if need(context) > 0 {
-        ask(0);
     }
 }
 
@@ -146,7 +139,7 @@ fn work() {
 /// Lets pages of one arena leave until nothing more is wanted, or nothing can.
 fn serve(context: CUcontext) {
     if need(context) == 0 {
-        satisfied();
+        answer(context, false);
         return;
     }
     if driver::set_context(context).is_err() {
@@ -157,7 +150,7 @@ fn serve(context: CUcontext) {
     loop {
         let need = need(context);
         if need == 0 || STOPPING.load(Ordering::SeqCst) {
-            satisfied();
+            answer(context, false);
             break;
         }
         let hurried = patience.is_some_and(Deadline::has_passed);
@@ -183,14 +176,14 @@ fn serve(context: CUcontext) {
                 continue;
             }
             Leave::Nothing => {
-                STUCK.store(true, Ordering::Release);
-                WANTED.store(0, Ordering::Relaxed);
-                moved();
+                answer(context, true);
                 break;
             }
         }
         patience = None;
-        STUCK.store(false, Ordering::Release);
+        if let Some(owned) = process::state().arenas.of(context) {
+            owned.stuck = false;
+        }
         moved();
     }
     if protected {
@@ -200,10 +193,12 @@ fn serve(context: CUcontext) {
     report::gauges();
 }
 
-/// There is the room that was wanted.
-fn satisfied() {
-    WANTED.store(0, Ordering::Relaxed);
-    STUCK.store(false, Ordering::Release);
+/// Tells whoever waits for room in an arena that there is what there can be.
+fn answer(context: CUcontext, stuck: bool) {
+    if let Some(owned) = process::state().arenas.of(context) {
+        owned.wanted = 0;
+        owned.stuck = stuck;
+    }
     moved();
 }
 
@@ -221,7 +216,7 @@ fn need(context: CUcontext) -> u64 {
     } else {
         0
     };
-    let wanted = WANTED.load(Ordering::Relaxed).max(ahead);
+    let wanted = owned.wanted.max(ahead);
     over + wanted.saturating_sub(residency.room())
 }
 
@@ -234,13 +229,14 @@ fn plan(context: CUcontext, need: u64, hurried: bool) -> Leave {
     let streams = &state.streams;
     let leave = if hurried {
         // Copying out is right even under work that uses the page; dropping would not be.
-        owned.arena.leave(need.min(road::PIECE), false, |_| true)
+        owned.arena.leave(need, road::PIECE, false, |_| true)
     } else {
         // The driver's own policy copies dead memory out like any other.
+        // The driver's own policy copies dead memory out like any other.
         let can_drop = owned.can_drop && process::config().policy != Policy::Demand;
-        owned.arena.leave(need.min(road::PIECE), can_drop, |tick| {
-            streams.have_ended(tick)
-        })
+        owned
+            .arena
+            .leave(need, road::PIECE, can_drop, |tick| streams.have_ended(tick))
     };
     state.arenas.publish();
     leave

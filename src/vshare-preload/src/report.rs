@@ -118,8 +118,11 @@ pub(crate) fn gauges() {
     with(|w| {
         w.counter(LIVE_BYTES).set(sums.live);
         w.counter(PEAK_LIVE_BYTES).max(sums.peak_live);
-        w.counter(BUDGET_BYTES).set(sums.budget);
-        w.counter(LIMIT_BYTES).set(sums.limit);
+        // What held while there was a context is worth knowing after its end, too.
+        if sums.budget > 0 {
+            w.counter(BUDGET_BYTES).set(sums.budget);
+            w.counter(LIMIT_BYTES).set(sums.limit);
+        }
         w.counter(RESIDENT_BYTES).set(sums.resident);
         w.counter(PEAK_RESIDENT_BYTES).max(sums.peak_resident);
         w.counter(HOST_BYTES).set(sums.host);

@@ -85,7 +85,9 @@ pub(crate) fn order(context: CUcontext, stream: CUstream) {
 
 /// Waits for the moves to the device that were begun before.
 pub(crate) fn wait(context: CUcontext) {
-    let Some(inward) = process::state().arenas.of(context).map(|o| o.inward) else {
+    let inward = process::state().arenas.of(context).map(|o| o.inward);
+    // An arena of device memory has no streams of ours, and nothing moves.
+    let Some(inward) = inward.filter(|&stream| stream != CUstream::NULL) else {
         return;
     };
     let waited = driver::outside_captures(|| {

@@ -69,7 +69,7 @@ fn make(context: CUcontext) -> Answer<Owned> {
         });
     }
     let budget = budget(config, kind, free, physical);
-    let limit = limit(config, kind, device, budget, physical);
+    let limit = limit(config, kind, budget, physical);
     Ok(Owned {
         context,
         device,
@@ -97,6 +97,8 @@ fn make(context: CUcontext) -> Answer<Owned> {
         extending: false,
         closing: false,
         busy: 0,
+        wanted: 0,
+        stuck: false,
         fences: Vec::new(),
     })
 }
@@ -132,24 +134,18 @@ fn budget(config: &Config, kind: Kind, free: u64, physical: u64) -> u64 {
     asked.min(most)
 }
 
-/// The limit. Host memory is one for all devices: what other devices' arenas may spill is not
-/// promised a second time.
-fn limit(config: &Config, kind: Kind, device: CUdevice, budget: u64, physical: u64) -> u64 {
+/// The limit. Host memory is one for all devices: each has an equal share of what can be spared.
+fn limit(config: &Config, kind: Kind, budget: u64, physical: u64) -> u64 {
     if kind == Kind::Device {
         return config
             .limit
             .map_or(physical, |l| l.of(physical).min(physical));
     }
-    let promised: u64 = process::state()
-        .arenas
-        .iter()
-        .filter(|o| o.device != device)
-        .map(|o| o.limit.saturating_sub(o.budget))
-        .sum();
-    let most = budget + headroom::bytes().saturating_sub(promised);
+    let spare = headroom::bytes();
     let Some(asked) = config.limit else {
-        return most;
+        return budget + spare / driver::devices();
     };
+    let most = budget + spare;
     let asked = asked.of(physical);
     if asked > most {
         say_once(&SAID_LIMIT, || {

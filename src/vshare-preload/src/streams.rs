@@ -232,6 +232,13 @@ impl Streams {
         self.line_or_new(key).slot
     }
 
+    /// A stream frees at `tick`: only a mark set behind that tells that the free has been passed. The
+    /// stream may have had no work of its own, but wait for that of another.
+    pub(crate) fn note_free(&mut self, key: Key, tick: u64) {
+        let line = self.line_or_new(key);
+        line.last = line.last.max(tick);
+    }
+
     /// Whether all work up to `tick` has ended, in all streams.
     pub(crate) fn have_ended(&self, tick: u64) -> bool {
         self.lines.iter().all(|l| self.has_ended(l, tick))

@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub(crate) enum Touches<'a> {
     /// Nothing on the device.
     Nothing,
-    /// These addresses.
-    Addresses(&'a [u64]),
+    /// A copy or a fill: what it writes and what it reads.
+    Copy { to: &'a [u64], from: &'a [u64] },
     /// A kernel and its parameters, in either form.
     Kernel {
         function: CUfunction,
@@ -65,13 +65,14 @@ pub(crate) fn forget_functions() {
 }
 
 impl Touches<'_> {
-    /// The words that may be addresses; `false`: that cannot be known.
-    pub(crate) fn collect(self, found: &mut Vec<u64>) -> bool {
+    /// Adds the words that may be addresses to `found`, those that may be written to first.
+    pub(crate) fn collect(self, found: &mut Vec<u64>) -> Collected {
         match self {
-            Self::Nothing => true,
-            Self::Addresses(addresses) => {
-                found.extend_from_slice(addresses);
-                true
+            Self::Nothing => Collected::Known { written: 0 },
+            Self::Copy { to, from } => {
+                found.extend_from_slice(to);
+                found.extend_from_slice(from);
+                Collected::Known { written: to.len() }
             }
             Self::Kernel {
                 function,
@@ -85,11 +86,26 @@ impl Touches<'_> {
                 };
                 report::add(report::LAUNCHES_SCANNED, u64::from(known));
                 report::add(report::LAUNCHES_UNKNOWN, u64::from(!known));
-                known
+                if known {
+                    Collected::Known {
+                        written: found.len(),
+                    }
+                } else {
+                    Collected::Unknown
+                }
             }
-            Self::Host | Self::Unknown => false,
+            Self::Host | Self::Unknown => Collected::Unknown,
         }
     }
+}
+
+/// What is known of what work names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collected {
+    /// All of it; the first `written` words may be written to.
+    Known { written: usize },
+    /// Not all.
+    Unknown,
 }
 
 fn layout(function: CUfunction) -> Layout {

@@ -6,7 +6,7 @@ use crate::cuda::{CUcontext, CUresult, CUstream};
 use crate::guard::Real;
 use crate::streams::{self, Key};
 use crate::symbols::Entry;
-use crate::touches::Touches;
+use crate::touches::{Collected, Touches};
 use crate::{arenas, captures, driver, engine, host_ranges, memory, process};
 
 /// Submits work that names `touches` to `stream`.
@@ -21,7 +21,7 @@ pub(crate) fn submit(
     }
     if !arenas::any() {
         // Nothing of ours can be named; but a later free may have to wait for this work.
-        let flying = host_ranges::any() && note_flying(true);
+        let flying = host_ranges::are_watched() && note_flying(true);
         let result = real.call();
         if flying {
             note_flying(true);
@@ -33,11 +33,12 @@ pub(crate) fn submit(
     if !streams::is_solo(key) {
         streams::enter(key, tick);
     }
-    let result = if engine::is_needed() || host_ranges::any() || matches!(touches, Touches::Host) {
-        submit_with_care(key, tick, touches, real)
-    } else {
-        real.call()
-    };
+    let result =
+        if engine::is_needed() || host_ranges::are_watched() || matches!(touches, Touches::Host) {
+            submit_with_care(key, tick, touches, real)
+        } else {
+            real.call()
+        };
     // Asked anew: another stream may have had work meanwhile.
     if !streams::is_solo(key) {
         streams::submitted(key);
@@ -50,9 +51,9 @@ pub(crate) fn submit(
 
 fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -> CUresult {
     let mut addresses = Vec::with_capacity(64);
-    let known = touches.collect(&mut addresses);
-    let can = host_ranges::any() || matches!(touches, Touches::Host);
-    let flying = can && is_on_host(known, &addresses) && note_flying(false);
+    let collected = touches.collect(&mut addresses);
+    let can = host_ranges::are_watched() || matches!(touches, Touches::Host);
+    let flying = can && writes_host(collected, &addresses) && note_flying(false);
     let result = if engine::is_needed() {
         addresses.retain(|&a| arenas::may_hold(a));
         let prepared = engine::before(&addresses, key, tick);
@@ -70,17 +71,21 @@ fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -
     result
 }
 
-/// Whether work may do something that the host can see. Once a context has such work in flight, all
-/// that follows counts as such: finding out costs more than it saves.
-fn is_on_host(known: bool, addresses: &[u64]) -> bool {
-    if !known {
+/// Whether work may write what the host can see. Once a context has such work in flight, all that
+/// follows counts as such: finding out costs more than it saves.
+fn writes_host(collected: Collected, addresses: &[u64]) -> bool {
+    let Collected::Known { written } = collected else {
         return true;
-    }
+    };
     let Some(context) = driver::current_context() else {
         return true;
     };
     let state = process::state();
-    state.host.is_flying(context) || addresses.iter().any(|&a| state.host.contains(a))
+    state.host.is_flying(context)
+        || addresses
+            .iter()
+            .take(written)
+            .any(|&a| state.host.contains(a))
 }
 
 /// Notes work on host memory in the current context: before its submission, and after it with a

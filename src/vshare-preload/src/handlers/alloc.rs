@@ -80,15 +80,12 @@ pub(crate) fn mem_free(_entry: Entry, real: Real<'_>, dptr: CUdeviceptr) -> CUre
     if !process::is_on() || dptr.0 == 0 {
         return real.call();
     }
-    // Work that the driver would not have: it answers for what it finds in its own books.
-    elsewhere::freed(dptr);
-    match memory::free(dptr.0, None) {
-        Some(result) => real.answered(result),
-        None => {
-            report::add(report::FOREIGN_FREES, 1);
-            real.call()
-        }
+    if let Some(result) = memory::free(dptr.0, None) {
+        return real.answered(result);
     }
+    report::add(report::FOREIGN_FREES, 1);
+    elsewhere::freed(dptr);
+    real.call()
 }
 
 /// The program's own managed memory stays the program's: it is only counted.

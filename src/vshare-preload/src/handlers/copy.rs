@@ -21,7 +21,10 @@ pub(crate) fn memcpy(
     submit(
         entry,
         CUstream::NULL,
-        Touches::Addresses(&[dst.0, src.0]),
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[src.0],
+        },
         real,
     )
 }
@@ -34,7 +37,15 @@ pub(crate) fn memcpy_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0, src.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[src.0],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_peer(
@@ -49,7 +60,10 @@ pub(crate) fn memcpy_peer(
     submit(
         entry,
         CUstream::NULL,
-        Touches::Addresses(&[dst.0, src.0]),
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[src.0],
+        },
         real,
     )
 }
@@ -65,7 +79,15 @@ pub(crate) fn memcpy_peer_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0, src.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[src.0],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_htod(
@@ -75,7 +97,15 @@ pub(crate) fn memcpy_htod(
     _src: *const c_void,
     _bytes: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_dtoh(
@@ -85,7 +115,15 @@ pub(crate) fn memcpy_dtoh(
     src: CUdeviceptr,
     _bytes: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[src.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[],
+            from: &[src.0],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_dtod(
@@ -98,7 +136,10 @@ pub(crate) fn memcpy_dtod(
     submit(
         entry,
         CUstream::NULL,
-        Touches::Addresses(&[dst.0, src.0]),
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[src.0],
+        },
         real,
     )
 }
@@ -107,11 +148,19 @@ pub(crate) fn memcpy_htod_async(
     entry: Entry,
     real: Real<'_>,
     dst: CUdeviceptr,
-    src: *const c_void,
+    _src: *const c_void,
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0, host(src)]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_dtoh_async(
@@ -122,7 +171,15 @@ pub(crate) fn memcpy_dtoh_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[host(dst), src.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[host(dst)],
+            from: &[src.0],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_dtod_async(
@@ -133,7 +190,15 @@ pub(crate) fn memcpy_dtod_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0, src.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[src.0],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_dtoa(
@@ -144,7 +209,15 @@ pub(crate) fn memcpy_dtoa(
     src: CUdeviceptr,
     _bytes: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[src.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[],
+            from: &[src.0],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_atod(
@@ -155,7 +228,15 @@ pub(crate) fn memcpy_atod(
     _src_offset: usize,
     _bytes: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_htoa(
@@ -197,11 +278,11 @@ pub(crate) fn memcpy_htoa_async(
     real: Real<'_>,
     _dst: CUarray,
     _dst_offset: usize,
-    src: *const c_void,
+    _src: *const c_void,
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[host(src)]), real)
+    submit(entry, stream, Touches::Copy { to: &[], from: &[] }, real)
 }
 
 pub(crate) fn memcpy_atoh_async(
@@ -213,16 +294,19 @@ pub(crate) fn memcpy_atoh_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[host(dst)]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[host(dst)],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memcpy_2d(entry: Entry, real: Real<'_>, copy: *const CUDA_MEMCPY2D) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Addresses(&in_2d(copy)),
-        real,
-    )
+    submit(entry, CUstream::NULL, in_2d(copy).touches(), real)
 }
 
 pub(crate) fn memcpy_2d_async(
@@ -231,16 +315,11 @@ pub(crate) fn memcpy_2d_async(
     copy: *const CUDA_MEMCPY2D,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&in_2d(copy)), real)
+    submit(entry, stream, in_2d(copy).touches(), real)
 }
 
 pub(crate) fn memcpy_3d(entry: Entry, real: Real<'_>, copy: *const CUDA_MEMCPY3D) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Addresses(&in_3d(copy)),
-        real,
-    )
+    submit(entry, CUstream::NULL, in_3d(copy).touches(), real)
 }
 
 pub(crate) fn memcpy_3d_async(
@@ -249,7 +328,7 @@ pub(crate) fn memcpy_3d_async(
     copy: *const CUDA_MEMCPY3D,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&in_3d(copy)), real)
+    submit(entry, stream, in_3d(copy).touches(), real)
 }
 
 pub(crate) fn memcpy_3d_peer(
@@ -257,12 +336,7 @@ pub(crate) fn memcpy_3d_peer(
     real: Real<'_>,
     copy: *const CUDA_MEMCPY3D_PEER,
 ) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Addresses(&in_3d_peer(copy)),
-        real,
-    )
+    submit(entry, CUstream::NULL, in_3d_peer(copy).touches(), real)
 }
 
 pub(crate) fn memcpy_3d_peer_async(
@@ -271,7 +345,7 @@ pub(crate) fn memcpy_3d_peer_async(
     copy: *const CUDA_MEMCPY3D_PEER,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&in_3d_peer(copy)), real)
+    submit(entry, stream, in_3d_peer(copy).touches(), real)
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -288,12 +362,7 @@ pub(crate) fn memcpy_batch_async_v1(
     _failed: *mut usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Addresses(&in_batch(dsts, srcs, count)),
-        real,
-    )
+    submit(entry, stream, in_batch(dsts, srcs, count).touches(), real)
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -309,12 +378,7 @@ pub(crate) fn memcpy_batch_async(
     _attribute_count: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Addresses(&in_batch(dsts, srcs, count)),
-        real,
-    )
+    submit(entry, stream, in_batch(dsts, srcs, count).touches(), real)
 }
 
 pub(crate) fn memcpy_3d_batch_async_v1(
@@ -326,12 +390,7 @@ pub(crate) fn memcpy_3d_batch_async_v1(
     _flags: u64,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Addresses(&in_3d_batch(copies, count)),
-        real,
-    )
+    submit(entry, stream, in_3d_batch(copies, count).touches(), real)
 }
 
 pub(crate) fn memcpy_3d_batch_async(
@@ -342,78 +401,83 @@ pub(crate) fn memcpy_3d_batch_async(
     _flags: u64,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Addresses(&in_3d_batch(copies, count)),
-        real,
-    )
+    submit(entry, stream, in_3d_batch(copies, count).touches(), real)
 }
 
 fn host(pointer: *const c_void) -> u64 {
     pointer.addr() as u64
 }
 
-/// Addresses in the struct of a copy: those that its memory types leave unused are none.
-fn in_2d(copy: *const CUDA_MEMCPY2D) -> [u64; 4] {
-    // SAFETY: the driver is about to read the struct, too; a null one it refuses.
-    unsafe { copy.as_ref() }.map_or([0; 4], |c| {
-        [
-            c.srcDevice.0,
-            c.dstDevice.0,
-            host(c.srcHost),
-            host(c.dstHost),
-        ]
-    })
+/// Addresses that a copy writes and reads. Host memory that it only reads is of no interest: see
+/// `host_ranges`.
+#[derive(Debug, Default)]
+struct Ends {
+    to: Vec<u64>,
+    from: Vec<u64>,
 }
 
-fn in_3d(copy: *const CUDA_MEMCPY3D) -> [u64; 4] {
-    // SAFETY: as in `in_2d`.
-    unsafe { copy.as_ref() }.map_or([0; 4], |c| {
-        [
-            c.srcDevice.0,
-            c.dstDevice.0,
-            host(c.srcHost),
-            host(c.dstHost),
-        ]
-    })
-}
-
-fn in_3d_peer(copy: *const CUDA_MEMCPY3D_PEER) -> [u64; 4] {
-    // SAFETY: as in `in_2d`.
-    unsafe { copy.as_ref() }.map_or([0; 4], |c| {
-        [
-            c.srcDevice.0,
-            c.dstDevice.0,
-            host(c.srcHost),
-            host(c.dstHost),
-        ]
-    })
-}
-
-fn in_batch(dsts: *const CUdeviceptr, srcs: *const CUdeviceptr, count: usize) -> Vec<u64> {
-    let mut found = Vec::new();
-    for list in [dsts, srcs] {
-        if list.is_null() {
-            continue;
+impl Ends {
+    fn touches(&self) -> Touches<'_> {
+        Touches::Copy {
+            to: &self.to,
+            from: &self.from,
         }
-        // SAFETY: the program passes `count` addresses in each list.
-        let list = unsafe { std::slice::from_raw_parts(list, count) };
-        found.extend(list.iter().map(|a| a.0));
     }
-    found
 }
 
-fn in_3d_batch(copies: *const CUDA_MEMCPY3D_BATCH_OP, count: usize) -> Vec<u64> {
-    if copies.is_null() {
+/// Addresses in the struct of a copy: those that its memory types leave unused are none.
+fn in_2d(copy: *const CUDA_MEMCPY2D) -> Ends {
+    // SAFETY: the driver is about to read the struct, too; a null one it refuses.
+    unsafe { copy.as_ref() }.map_or_else(Ends::default, |c| Ends {
+        to: vec![c.dstDevice.0, host(c.dstHost)],
+        from: vec![c.srcDevice.0],
+    })
+}
+
+fn in_3d(copy: *const CUDA_MEMCPY3D) -> Ends {
+    // SAFETY: as in `in_2d`.
+    unsafe { copy.as_ref() }.map_or_else(Ends::default, |c| Ends {
+        to: vec![c.dstDevice.0, host(c.dstHost)],
+        from: vec![c.srcDevice.0],
+    })
+}
+
+fn in_3d_peer(copy: *const CUDA_MEMCPY3D_PEER) -> Ends {
+    // SAFETY: as in `in_2d`.
+    unsafe { copy.as_ref() }.map_or_else(Ends::default, |c| Ends {
+        to: vec![c.dstDevice.0, host(c.dstHost)],
+        from: vec![c.srcDevice.0],
+    })
+}
+
+fn in_batch(dsts: *const CUdeviceptr, srcs: *const CUdeviceptr, count: usize) -> Ends {
+    Ends {
+        to: list(dsts, count),
+        from: list(srcs, count),
+    }
+}
+
+fn list(addresses: *const CUdeviceptr, count: usize) -> Vec<u64> {
+    if addresses.is_null() {
         return Vec::new();
     }
+    // SAFETY: the program passes `count` addresses in each list.
+    let addresses = unsafe { std::slice::from_raw_parts(addresses, count) };
+    addresses.iter().map(|a| a.0).collect()
+}
+
+fn in_3d_batch(copies: *const CUDA_MEMCPY3D_BATCH_OP, count: usize) -> Ends {
+    let mut ends = Ends::default();
+    if copies.is_null() {
+        return ends;
+    }
     // SAFETY: the program passes `count` copies.
-    let copies = unsafe { std::slice::from_raw_parts(copies, count) };
-    copies
-        .iter()
-        .flat_map(|c| [c.src, c.dst])
-        .filter(|o| o.type_ == CUmemcpy3DOperand::POINTER)
-        .map(|o| o.op.ptr.0)
-        .collect()
+    for copy in unsafe { std::slice::from_raw_parts(copies, count) } {
+        for (operand, list) in [(copy.dst, &mut ends.to), (copy.src, &mut ends.from)] {
+            if operand.type_ == CUmemcpy3DOperand::POINTER {
+                list.push(operand.op.ptr.0);
+            }
+        }
+    }
+    ends
 }

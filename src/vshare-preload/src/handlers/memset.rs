@@ -13,7 +13,15 @@ pub(crate) fn memset_d8(
     _value: u8,
     _count: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memset_d16(
@@ -23,7 +31,15 @@ pub(crate) fn memset_d16(
     _value: u16,
     _count: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memset_d32(
@@ -33,7 +49,15 @@ pub(crate) fn memset_d32(
     _value: u32,
     _count: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memset_d2d8(
@@ -45,7 +69,15 @@ pub(crate) fn memset_d2d8(
     _width: usize,
     _height: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memset_d2d16(
@@ -57,7 +89,15 @@ pub(crate) fn memset_d2d16(
     _width: usize,
     _height: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memset_d2d32(
@@ -69,7 +109,15 @@ pub(crate) fn memset_d2d32(
     _width: usize,
     _height: usize,
 ) -> CUresult {
-    submit(entry, CUstream::NULL, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        CUstream::NULL,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memset_d8_async(
@@ -80,7 +128,15 @@ pub(crate) fn memset_d8_async(
     _count: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memset_d16_async(
@@ -91,7 +147,15 @@ pub(crate) fn memset_d16_async(
     _count: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn memset_d32_async(
@@ -102,7 +166,15 @@ pub(crate) fn memset_d32_async(
     _count: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -116,7 +188,15 @@ pub(crate) fn memset_d2d8_async(
     _height: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -130,7 +210,15 @@ pub(crate) fn memset_d2d16_async(
     _height: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -144,5 +232,13 @@ pub(crate) fn memset_d2d32_async(
     _height: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dst.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[],
+        },
+        real,
+    )
 }

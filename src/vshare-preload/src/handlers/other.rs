@@ -57,7 +57,15 @@ pub(crate) fn stream_wait_value_32(
     _value: u32,
     _flags: u32,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dptr.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dptr.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn stream_write_value_32(
@@ -68,7 +76,15 @@ pub(crate) fn stream_write_value_32(
     _value: u32,
     _flags: u32,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dptr.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dptr.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn stream_wait_value_64(
@@ -79,7 +95,15 @@ pub(crate) fn stream_wait_value_64(
     _value: u64,
     _flags: u32,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dptr.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dptr.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn stream_write_value_64(
@@ -90,7 +114,15 @@ pub(crate) fn stream_write_value_64(
     _value: u64,
     _flags: u32,
 ) -> CUresult {
-    submit(entry, stream, Touches::Addresses(&[dptr.0]), real)
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dptr.0],
+            from: &[],
+        },
+        real,
+    )
 }
 
 pub(crate) fn stream_batch_mem_op(

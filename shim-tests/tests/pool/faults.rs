@@ -1,0 +1,114 @@
+//! Every driver call that vshare makes may fail, at any time and with any code.
+
+use crate::Bench;
+use shim_tests::End;
+
+/// The functions of `driver.rs`, half and half, for two tests that run side by side.
+const CALLS: [[&str; 16]; 2] = [
+    [
+        "cuCtxGetCurrent",
+        "cuCtxPushCurrent",
+        "cuCtxGetDevice",
+        "cuDevicePrimaryCtxGetState",
+        "cuDevicePrimaryCtxRelease",
+        "cuDeviceTotalMem",
+        "cuDeviceGetUuid",
+        "cuDeviceGetDefaultMemPool",
+        "cuMemGetInfo",
+        "cuMemAllocManaged",
+        "cuMemDiscardBatchAsync",
+        "cuStreamSynchronize",
+        "cuStreamIsCapturing",
+        "cuEventCreate",
+        "cuEventQuery",
+        "cuKernelGetParamInfo",
+    ],
+    [
+        "cuCtxSetCurrent",
+        "cuCtxPopCurrent",
+        "cuCtxSynchronize",
+        "cuDevicePrimaryCtxRetain",
+        "cuDeviceGetAttribute",
+        "cuDeviceGetName",
+        "cuDeviceGetMemPool",
+        "cuDriverGetVersion",
+        "cuMemAlloc",
+        "cuMemPrefetchAsync",
+        "cuStreamCreate",
+        "cuStreamWaitEvent",
+        "cuThreadExchangeStreamCaptureMode",
+        "cuEventRecord",
+        "cuFuncGetParamInfo",
+        "cuDeviceGetCount",
+    ],
+];
+
+/// Once and for good with every code; in between with one or another.
+const FAILURES: [(&str, &[&str]); 4] = [
+    ("1", &["2", "1", "999", "700"]),
+    ("2", &["2", "700"]),
+    ("5", &["1", "999"]),
+    ("2+", &["2", "1", "999", "700"]),
+];
+
+/// The program itself checks contents, codes and what is held at the end.
+fn fails(calls: &[&str], env: crate::Env<'_>) {
+    let bench = Bench::new("faults");
+    for call in calls {
+        for (turn, codes) in FAILURES {
+            for code in codes {
+                let rule = format!("{call}:{turn}:{code}");
+                let outcome = bench.shimmed(&[], &[env, &[("SIMCUDA_FAIL", &*rule)]].concat());
+                assert_eq!(outcome.end, End::Code(0), "{rule} {env:?}: {outcome:?}");
+            }
+        }
+    }
+}
+
+const LITTLE: crate::Env<'_> = &[("VSHARE_BUDGET", "8MiB")];
+
+#[test]
+fn a_call_of_ours_that_fails_harms_nothing_b2_b6() {
+    fails(&CALLS[0], LITTLE);
+}
+
+#[test]
+fn another_call_of_ours_that_fails_harms_nothing_b2_b6() {
+    fails(&CALLS[1], LITTLE);
+}
+
+#[test]
+fn calls_that_fail_harm_nothing_under_the_other_policy_and_in_device_memory() {
+    let calls = ["cuMemAlloc", "cuEventRecord", "cuMemPrefetchAsync"];
+    fails(
+        &calls,
+        &[("VSHARE_BUDGET", "8MiB"), ("VSHARE_POLICY", "demand")],
+    );
+    fails(&calls[..2], &[("SIMCUDA_CONCURRENT_MANAGED", "0")]);
+}
+
+#[test]
+fn without_failures_the_program_has_none_but_the_drivers() {
+    let bench = Bench::new("faults");
+    assert_eq!(bench.shimmed(&[], LITTLE).printed(), "0 failures\n");
+}
+
+/// Memory that comes in vain: the driver has none when an extent is asked for, and later it has.
+#[test]
+fn memory_that_the_driver_refuses_is_refused_and_had_when_there_is_some_b6() {
+    let bench = Bench::new("limit");
+    let env = [
+        ("SIMCUDA_FAIL", "cuMemAllocManaged:2+:2"),
+        ("VSHARE_LIMIT", "1GiB"),
+        ("VSHARE_BUDGET", "16MiB"),
+        ("SIMCUDA_VRAM", "300M"),
+    ];
+    // One extent of 512 MiB is all there is.
+    let line = "512 MiB, then 2\n2 2 99\n2\n";
+    assert_eq!(bench.shimmed(&[], &env).printed(), line.repeat(2));
+}
+
+#[test]
+fn work_that_fails_ends_the_context_and_nothing_hangs() {
+    Bench::new("life").agrees(&["broken", "1"]);
+}

@@ -1,0 +1,50 @@
+//! Captures are not disturbed, and graphs run right when their memory has left meanwhile.
+
+use crate::Bench;
+
+fn agrees(how: &str) {
+    Bench::new("capture").agrees(&[how]);
+}
+
+#[test]
+fn a_graph_runs_right_when_its_memory_has_left() {
+    agrees("replay");
+}
+
+#[test]
+fn pressure_during_a_capture_leaves_the_capture_alone() {
+    agrees("pressure");
+}
+
+#[test]
+fn a_capture_of_a_blocking_stream_is_not_ended_and_nothing_waits_in_it_c15_c17() {
+    agrees("blocking");
+}
+
+#[test]
+fn memory_that_a_capture_takes_is_the_drivers_c19() {
+    agrees("own-memory");
+}
+
+#[test]
+fn a_graph_cannot_free_what_no_graph_has_taken() {
+    agrees("free-in-order");
+}
+
+#[test]
+fn a_free_during_a_capture_answers_as_the_driver_would_c31() {
+    agrees("free");
+}
+
+#[test]
+fn memory_freed_under_a_running_graph_disturbs_nothing() {
+    let bench = Bench::new("capture");
+    let native = bench.native(&["freed-under"], &[]);
+    for budget in ["700MiB", "6MiB"] {
+        let env = [
+            ("VSHARE_BUDGET", budget),
+            ("SIMCUDA_HOLD_KERNEL", "spin_us"),
+        ];
+        assert_eq!(bench.shimmed(&["freed-under"], &env), native, "{env:?}");
+    }
+}
