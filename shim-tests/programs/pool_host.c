@@ -1,4 +1,5 @@
-// cuMemFree waits for work in flight. A program can tell only by what that work does to host memory: arguments: the kind of work.
+// cuMemFree waits for work in flight. A program can tell only by what that work does to host memory.
+// Arguments: the kind of work; how many blocks are allocated and freed before.
 #include "pool_check.h"
 
 static void raise_flag(void *flag) {
@@ -16,6 +17,16 @@ int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     start();
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    if (!strcmp(how, "none")) {
+        // There is nothing that the host could see: whether the work has ended when the free returns says how it was done.
+        CUdeviceptr used = block(3 * MIB);
+        OK(spin(50000, stream));
+        OK(fill(used, 2, 1, stream));
+        OK(cuMemFree_v2(used));
+        printf("%d\n", cuStreamQuery(stream));
+        let_go();
+        return 0;
+    }
     volatile unsigned *flag;
     void *pinned;
     OK(cuMemHostAlloc(&pinned, 4096, 0));
@@ -30,6 +41,8 @@ int main(int argc, char **argv) {
         printf("flag %u\n", *flag);
         return 0;
     }
+    for (int i = 0; i < (argc > 2 ? atoi(argv[2]) : 0); i++)
+        OK(cuMemFree_v2(block(4096)));
     CUdeviceptr unified, at = block(3 * MIB), other = block(3 * MIB);
     OK(cuMemsetD32_v2(at, 1, 1));
     // Work in a stream before, so that there is nothing new about it.
@@ -109,10 +122,18 @@ int main(int argc, char **argv) {
         usleep(10000);
         OK(launch("flag_host", new_stream(CU_STREAM_NON_BLOCKING), flags));
         pthread_join(id, NULL);
-    } else if (!strcmp(how, "none")) {
-        // Nothing that the host could see is in flight: whether the work has ended when the free returns says how it was done.
+    } else if (!strcmp(how, "unseen")) {
+        // There is such memory, but no work on it.
         OK(spin(50000, stream));
         OK(fill(at, 2, n, stream));
+        OK(cuMemFree_v2(at));
+        printf("%d\n", cuStreamQuery(stream));
+        let_go();
+        return 0;
+    } else if (!strcmp(how, "read")) {
+        // Work that only reads it.
+        OK(spin(50000, stream));
+        OK(cuMemcpyHtoDAsync_v2(at, pinned, 4, stream));
         OK(cuMemFree_v2(at));
         printf("%d\n", cuStreamQuery(stream));
         let_go();

@@ -69,7 +69,7 @@ static void step(const char *how, unsigned round, unsigned i) {
         OK(mix(at + BLOCK_MIB * MIB - 4, 1, 1, stream));
     } else if (!strcmp(how, "struct")) {
         if (i % 4 == 0)
-            by_struct(i, 4, value);
+            by_struct(i, 2, value);
         OK(mix(at, 1000, 1, stream));
     } else if (!strcmp(how, "extra")) {
         by_extra(at, value, i % 2);

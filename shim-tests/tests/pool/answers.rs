@@ -1,6 +1,6 @@
 //! Results, codes and reports: as the driver's own would be.
 
-use crate::Bench;
+use crate::{Bench, Env, PLACES};
 
 #[test]
 fn what_may_not_be_freed_is_refused_as_by_the_driver_and_nothing_is_lost_b4_b9() {
@@ -70,12 +70,24 @@ const TO_HOST: [&str; 17] = [
     "while-waiting",
 ];
 
+/// Frees before the one that counts: with none, and after so many that it pays to look closer.
+const FREES: [&str; 2] = ["0", "80"];
+
 #[test]
 fn a_free_has_waited_for_what_the_host_can_see() {
     let bench = Bench::new("host");
     for how in TO_HOST {
-        assert_eq!(bench.native(&[how], &[]).printed(), "flag 1\n", "{how}");
-        bench.agrees(&[how]);
+        let native = bench.native(&[how], &[]);
+        assert_eq!(native.printed(), "flag 1\n", "{how}");
+        for frees in FREES {
+            for place in PLACES {
+                let outcome = bench.shimmed(&[how, frees], place);
+                assert_eq!(
+                    outcome.stdout, native.stdout,
+                    "{how} {frees} {place:?}: {outcome:?}"
+                );
+            }
+        }
         let always = bench.shimmed(&[how], &[("VSHARE_FREE_WAIT", "always")]);
         assert_eq!(always.printed(), "flag 1\n", "{how}");
     }
@@ -87,13 +99,17 @@ fn a_free_has_waited_for_what_the_host_can_see() {
 fn a_free_waits_for_nothing_else_unless_told_to() {
     let bench = Bench::new("host");
     let held = ("SIMCUDA_HOLD_KERNEL", "spin_us");
+    // Not ready, when the free has returned.
     for env in [
-        &[held] as crate::Env<'_>,
+        &[held] as Env<'_>,
         &[held, ("VSHARE_BUDGET", "8MiB")],
         &[held, ("VSHARE_FREE_WAIT", "never")],
     ] {
-        // Not ready, when the free has returned.
         assert_eq!(bench.shimmed(&["none"], env).printed(), "600\n", "{env:?}");
+        for how in ["unseen", "read"] {
+            let outcome = bench.shimmed(&[how, "80"], env);
+            assert_eq!(outcome.printed(), "600\n", "{how} {env:?}");
+        }
     }
     let always = bench.shimmed(&["none"], &[("VSHARE_FREE_WAIT", "always")]);
     assert_eq!(always.printed(), "0\n");
@@ -102,7 +118,7 @@ fn a_free_waits_for_nothing_else_unless_told_to() {
 #[test]
 fn managed_memory_of_the_programs_own_is_left_alone_b18_c28() {
     let bench = Bench::new("managed");
-    for env in [&[] as crate::Env<'_>, &[("VSHARE_BUDGET", "6MiB")]] {
+    for env in [&[] as Env<'_>, &[("VSHARE_BUDGET", "6MiB")]] {
         assert_eq!(bench.shimmed(&[], env), bench.native(&[], &[]), "{env:?}");
     }
     for code in ["2", "999"] {

@@ -50,6 +50,20 @@ pub(crate) struct Owned {
     pub(crate) fences: Vec<(Slot, u64)>,
 }
 
+impl Owned {
+    /// Closes a slot's generation of freed memory at `tick`. Returns whether there is one to wait for
+    /// now. An earlier fence of the slot may be left of a generation that the slot's own stream has
+    /// taken back: it tells nothing of this one.
+    pub(crate) fn close(&mut self, slot: Slot, tick: u64) -> bool {
+        let closed = self.arena.close(slot);
+        if closed {
+            self.fences.retain(|f| f.0 != slot);
+            self.fences.push((slot, tick));
+        }
+        closed
+    }
+}
+
 /// Lowest and highest address of any extent, for a first guess without the lock.
 static LOW: AtomicU64 = AtomicU64::new(u64::MAX);
 static HIGH: AtomicU64 = AtomicU64::new(0);

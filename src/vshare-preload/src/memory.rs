@@ -84,15 +84,16 @@ impl Help {
                 Some(Self::Extend(tries - 1))
             }
             Self::Extend(_) => {
-                if captures::any() || !streams::synchronize(context) {
+                if captures::any() {
                     return None;
                 }
-                let tick = process::tick();
-                let mut state = process::state();
-                let owned = state.arenas.of(context)?;
-                owned.fences.clear();
-                owned.arena.all_passed(tick);
-                state.arenas.publish();
+                // Twice: what was freed after the older generation closed goes with the second.
+                for _ in 0..2 {
+                    if !streams::synchronize(context) {
+                        return None;
+                    }
+                    settle();
+                }
                 Some(Self::Exhausted)
             }
             Self::Exhausted => None,
@@ -117,10 +118,7 @@ pub(crate) fn settle() {
                 continue;
             }
             owned.arena.passed(slot, tick);
-            if owned.arena.close(slot) {
-                owned.fences.push((slot, tick));
-                fresh = true;
-            }
+            fresh |= owned.close(slot, tick);
         }
     }
     state.arenas.publish();
@@ -166,12 +164,7 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
     match after {
         After::Nothing if !waited => state.streams.note_reuse(),
         After::Nothing => {}
-        After::Work(slot) => {
-            if owned.arena.close(slot) {
-                owned.fences.push((slot, tick));
-                fresh = true;
-            }
-        }
+        After::Work(slot) => fresh = owned.close(slot, tick),
     }
     let class = match owned.kind {
         arenas::Kind::Managed => Class::Managed,

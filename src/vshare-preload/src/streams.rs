@@ -17,8 +17,9 @@ use crate::clock::{Deadline, wait_until};
 use crate::cuda::{CUcontext, CUevent, CUstream, NullStream};
 use crate::driver::{self, Answer};
 use crate::process;
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vshare_core::pool::Slot;
 
 /// A stream, told apart from all others. Default streams are one per context, or per thread.
@@ -76,12 +77,18 @@ impl Key {
     }
 }
 
-/// A number for each living thread.
+/// A number for each thread there ever was: an address would come again after the thread's end.
 fn this_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static HERE: u8 = const { 0 };
+        static NUMBER: Cell<usize> = const { Cell::new(0) };
     }
-    HERE.with(|here| std::ptr::from_ref(here).addr())
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(THREADS.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        number.get()
+    })
 }
 
 /// [`Key::word`] of the solo stream; 0: there is none.
@@ -107,6 +114,9 @@ const MARKS: usize = 256;
 
 /// Operations in a row after which a stream may become solo again.
 const STREAK: u32 = 64;
+
+/// Barriers' events that are kept from use.
+const RETIRED: usize = 8;
 
 /// A mark: work up to `tick` has ended when `event` has passed.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +181,11 @@ pub(crate) struct Streams {
     solo: Option<Key>,
     /// Whether memory has been freed, for use at once, since the solo stream was last waited for.
     reused: bool,
+    /// A stream that was solo and whose order reuse relied on: other streams' next work must wait
+    /// for it, and no barrier has been made yet.
+    owed: Option<Key>,
+    /// Barriers' events, for use again when several later ones have taken their place.
+    retired: VecDeque<(CUcontext, CUevent)>,
     barrier: Barrier,
     barriers: u64,
     streak: (Option<Key>, u32),
@@ -185,6 +200,8 @@ impl Streams {
             lines: Vec::new(),
             solo: None,
             reused: false,
+            owed: None,
+            retired: VecDeque::new(),
             barrier: Barrier::None,
             barriers: 0,
             streak: (None, 0),
@@ -287,6 +304,7 @@ impl Streams {
         }
         if process::now() == tick && self.lines.iter().all(|l| l.context == context) {
             self.reused = false;
+            self.owed = None;
         }
     }
 
@@ -304,6 +322,13 @@ impl Streams {
     pub(crate) fn context_gone(&mut self, context: CUcontext) {
         self.lines.retain(|l| l.context != context);
         self.unused_events.retain(|e| e.0 != context);
+        self.retired.retain(|e| e.0 != context);
+        if self
+            .owed
+            .is_some_and(|s| self.lines.iter().all(|l| l.key != s))
+        {
+            self.owed = None;
+        }
         if matches!(self.barrier, Barrier::Set(_, c) if c == context) {
             self.barrier = Barrier::None;
         }
@@ -339,19 +364,21 @@ impl Streams {
             && solo != key
         {
             self.leave_solo(solo);
-            if self.reused {
-                self.reused = false;
+        }
+        if let Some(solo) = self.owed
+            && solo != key
+        {
+            self.owed = None;
+            let barriers = self.barriers + 1;
+            if let Some(line) = self.line(solo) {
+                line.pins += 1;
+                // It need not wait for itself.
+                line.barrier = barriers;
+                let context = line.context;
+                self.retire_barrier();
+                self.barriers = barriers;
                 self.barrier = Barrier::Making;
-                self.barriers += 1;
-                let barriers = self.barriers;
-                if let Some(line) = self.line(solo) {
-                    line.pins += 1;
-                    // It need not wait for itself.
-                    line.barrier = barriers;
-                    let context = line.context;
-                    return Enter::MakeBarrier(solo, context);
-                }
-                self.barrier = Barrier::None;
+                return Enter::MakeBarrier(solo, context);
             }
         }
         let (barrier, barriers) = (self.barrier, self.barriers);
@@ -361,10 +388,7 @@ impl Streams {
             match barrier {
                 Barrier::None => {}
                 Barrier::Making => return Enter::Again,
-                Barrier::Set(event, _) => {
-                    line.barrier = barriers;
-                    return Enter::WaitFor(event);
-                }
+                Barrier::Set(event, _) => return Enter::WaitFor(event, barriers),
             }
         }
         self.count_streak(key)
@@ -372,9 +396,25 @@ impl Streams {
 
     fn leave_solo(&mut self, solo: Key) {
         self.set_solo(None);
+        if core::mem::take(&mut self.reused) {
+            self.owed = Some(solo);
+        }
         self.streak = (None, 0);
         if let Some(line) = self.line(solo) {
             line.last = process::now();
+        }
+    }
+
+    /// Forgets the barrier. A thread may be about to wait for its event, which must mean it a while.
+    fn retire_barrier(&mut self) {
+        if let Barrier::Set(event, context) = self.barrier {
+            self.retired.push_back((context, event));
+        }
+        self.barrier = Barrier::None;
+        if self.retired.len() > RETIRED
+            && let Some(old) = self.retired.pop_front()
+        {
+            self.unused_events.push(old);
         }
     }
 
@@ -388,12 +428,11 @@ impl Streams {
         }
         if self.streak.1 > STREAK
             && key.word() != 0
+            && self.owed.is_none()
+            && self.barrier != Barrier::Making
             && self.lines.iter().all(|l| l.key == key || l.is_idle())
         {
-            if let Barrier::Set(event, context) = self.barrier {
-                self.unused_events.push((context, event));
-            }
-            self.barrier = Barrier::None;
+            self.retire_barrier();
             self.set_solo(Some(key));
         }
         Enter::Go
@@ -404,8 +443,8 @@ enum Enter {
     Go,
     /// Another thread is recording the barrier.
     Again,
-    /// The stream must wait for this event.
-    WaitFor(CUevent),
+    /// The stream must wait for this event, the barrier of this number.
+    WaitFor(CUevent, u64),
     /// An event must be recorded in this stream, which was solo, for all others to wait for.
     MakeBarrier(Key, CUcontext),
     /// Marks should be set in all other streams.
@@ -420,10 +459,15 @@ pub(crate) fn enter(key: Key, tick: u64) {
         match what {
             Enter::Go => return,
             Enter::Again => std::thread::yield_now(),
-            Enter::WaitFor(event) => {
+            Enter::WaitFor(event, barrier) => {
                 let waits = driver::wait_for(key.handle(), event);
-                _ = driver::noted("cuStreamWaitEvent", 0, waits);
-                return;
+                if driver::noted("cuStreamWaitEvent", 0, waits).is_err() {
+                    wait_for_everything();
+                }
+                // Only now: another thread with work for this stream had to wait for it, too.
+                if let Some(line) = process::state().streams.line(key) {
+                    line.barrier = line.barrier.max(barrier);
+                }
             }
             Enter::MakeBarrier(solo, context) => make_barrier(solo, context),
             Enter::MarkOthers => {
@@ -431,6 +475,21 @@ pub(crate) fn enter(key: Key, tick: u64) {
                 poll();
                 return;
             }
+        }
+    }
+    // Another thread is taking too long over the barrier.
+    wait_for_everything();
+}
+
+/// The order between streams cannot be made on the device: make it by waiting.
+fn wait_for_everything() {
+    let contexts: Vec<CUcontext> = {
+        let state = process::state();
+        state.streams.lines.iter().map(|l| l.context).collect()
+    };
+    for (i, context) in contexts.iter().enumerate() {
+        if !contexts.iter().take(i).any(|c| c == context) {
+            synchronize(*context);
         }
     }
 }
@@ -444,8 +503,7 @@ fn make_barrier(solo: Key, context: CUcontext) {
     }
     drop(state);
     if event.is_err() {
-        // The order cannot be made on the device: make it by waiting.
-        synchronize(context);
+        wait_for_everything();
     }
 }
 
@@ -625,7 +683,7 @@ pub(crate) fn destroying(key: Key) {
         if was_solo {
             streams.leave_solo(key);
         }
-        let order_ends = was_solo && core::mem::take(&mut streams.reused);
+        let order_ends = streams.owed == Some(key);
         let Some(line) = streams.line(key) else {
             return;
         };
@@ -643,7 +701,11 @@ pub(crate) fn destroying(key: Key) {
         // The order that made reuse safe goes with the stream, or its end cannot be marked: wait.
         synchronize(context);
     }
-    if let Some(line) = process::state().streams.line(key) {
+    let mut state = process::state();
+    if state.streams.owed == Some(key) {
+        state.streams.owed = None;
+    }
+    if let Some(line) = state.streams.line(key) {
         line.gone = true;
     }
 }
