@@ -7,8 +7,8 @@ static void ask(const char *what, CUdeviceptr base, CUdeviceptr at) {
     int all[24];
     void *data[24];
     for (int i = 1; i <= 21; i++) {
-        // Whether another process or card can have it: of the pool's memory none can, and that is said.
-        if (i == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE || i == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)
+        // Whether another process or card can have it: of the pool's memory none can, and that is said. How wide 14 is, is not written.
+        if (i == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE || i == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE || i == 14)
             continue;
         int answered = 1;
         apart[i] = together[i] = 0xAAAAAAAAAAAAAAAA;

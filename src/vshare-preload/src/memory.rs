@@ -107,10 +107,11 @@ pub(crate) fn settle() {
         return;
     }
     streams::poll();
-    let tick = process::tick();
     let mut fresh = false;
     let mut guard = process::state();
     let state = &mut *guard;
+    // Under the lock: no free with a later tick may be in a generation that is closed with this one.
+    let tick = process::tick();
     for owned in state.arenas.iter_mut() {
         for (slot, until) in core::mem::take(&mut owned.fences) {
             if !state.streams.slot_has_ended(slot, until) {

@@ -168,6 +168,9 @@ fn serve(context: CUcontext) {
                 }
                 if !streams::lacks_marks(tick) {
                     patience = None;
+                } else if !is_waited_for(context) {
+                    // Room ahead of need is not worth a page that is in use; the next work asks again.
+                    break;
                 } else if patience.is_none() {
                     patience = Some(Deadline::after_ms(PATIENCE_MS));
                 }
@@ -200,6 +203,14 @@ fn answer(context: CUcontext, stuck: bool) {
         owned.stuck = stuck;
     }
     moved();
+}
+
+/// Whether somebody waits for room in an arena.
+fn is_waited_for(context: CUcontext) -> bool {
+    process::state()
+        .arenas
+        .of(context)
+        .is_some_and(|o| o.wanted > 0)
 }
 
 /// Pages that must leave: what is above the budget, what somebody waits for, and what is to be free

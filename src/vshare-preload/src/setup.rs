@@ -92,7 +92,7 @@ fn make(context: CUcontext) -> Answer<Owned> {
         budget,
         inward: roads.0,
         outward: roads.1,
-        arrival: roads.2,
+        arrival,
         can_drop: true,
         extending: false,
         closing: false,
