@@ -88,6 +88,17 @@ pub enum Leave {
     Nothing,
 }
 
+/// What holds room that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Pages that are moving, and will have moved soon.
+    Moves,
+    /// Other work that is being prepared.
+    Others,
+    /// The work that wants it.
+    Itself,
+}
+
 /// Residency of one context's pages, against a budget.
 #[derive(Debug)]
 pub struct Residency {
@@ -291,16 +302,19 @@ impl Residency {
         missing.saturating_sub(self.room())
     }
 
-    /// Whether room may come without anything being evicted: pages are moving, or blocks other than
-    /// these are kept for work that is about to be submitted.
+    /// What holds the room, when nothing can leave for work that uses these blocks.
     #[must_use]
-    pub fn is_held_by_others(&self, ids: &[BlockId]) -> bool {
-        self.pages.iter().any(|p| p.moving)
-            || self
-                .blocks
-                .iter()
-                .enumerate()
-                .any(|(i, b)| b.pins > 0 && b.here > 0 && ids.iter().all(|id| id.index() != i))
+    pub fn held_by(&self, ids: &[BlockId]) -> Holder {
+        let pinned = |(i, b): (usize, &Block)| {
+            b.pins > 0 && b.here > 0 && ids.iter().all(|id| id.index() != i)
+        };
+        if self.pages.iter().any(|p| p.moving) {
+            Holder::Moves
+        } else if self.blocks.iter().enumerate().any(pinned) {
+            Holder::Others
+        } else {
+            Holder::Itself
+        }
     }
 
     /// Whether all of a block is on the device.

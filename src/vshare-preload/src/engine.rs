@@ -7,15 +7,19 @@ use crate::mover::{self, Room};
 use crate::report;
 use crate::streams::{self, Key};
 use crate::{process, road};
+use std::sync::atomic::{AtomicU64, Ordering};
 use vshare_core::config::Policy;
 use vshare_core::pool::BlockId;
+use vshare_core::residency::Holder;
 use vshare_core::units::PAGE;
 use vshare_shm::record::Record;
 
 /// How long one piece of work waits for room at most. Waiting is only for speed: when it ends, the
 /// work faults in what it lacks. It must end, because the work that holds the room may itself be
-/// waiting for this one.
-const PATIENCE_MS: u64 = 250;
+/// waiting for this one; and where that has been seen, it ends sooner the next time.
+static PATIENCE_MS: AtomicU64 = AtomicU64::new(LONGEST_MS);
+const LONGEST_MS: u64 = 2000;
+const SHORTEST_MS: u64 = 10;
 
 /// How long to wait when nothing can leave because of other work that is being prepared.
 const STUCK_MS: u64 = 10;
@@ -147,6 +151,8 @@ struct Stall {
     since: Option<(u64, Deadline)>,
     /// Until when to wait at most now that nothing can leave.
     stuck: Option<Deadline>,
+    /// Whether the waiting is over, but for one more look.
+    over: bool,
     pages: u64,
 }
 
@@ -155,6 +161,7 @@ impl Stall {
         Self {
             since: None,
             stuck: None,
+            over: false,
             pages: 0,
         }
     }
@@ -163,8 +170,10 @@ impl Stall {
         let (_, deadline) = *self.since.get_or_insert_with(|| {
             // What holds the room is behind marks: let there be one behind all that is submitted.
             streams::mark(key);
-            streams::mark_others(Some(key));
-            (clock::nanoseconds(), Deadline::after_ms(PATIENCE_MS))
+            (
+                clock::nanoseconds(),
+                Deadline::after_ms(PATIENCE_MS.load(Ordering::Relaxed)),
+            )
         });
         deadline
     }
@@ -188,28 +197,39 @@ impl Stall {
         context: CUcontext,
         blocks: &[BlockId],
     ) -> bool {
+        if self.over {
+            return false;
+        }
         self.pages = self.pages.max(pages);
         let deadline = self.begin(key);
         let deadline = self.stuck.map_or(deadline, |end| end.earlier(deadline));
-        match mover::wait_for_room(context, pages, seen, deadline) {
-            _ if deadline.has_passed() => false,
-            Room::Changed => {
-                self.stuck = None;
-                true
-            }
-            Room::Stuck => {
-                // What holds the room belongs to work that is about to be out, or to this work.
-                let others = {
-                    let mut state = process::state();
-                    state
-                        .arenas
-                        .of(context)
-                        .is_some_and(|o| o.arena.residency().is_held_by_others(blocks))
-                };
-                self.stuck = self.stuck.or(Some(Deadline::after_ms(STUCK_MS)));
-                others
-            }
+        // Other threads may have submitted work since, and set no mark behind it.
+        streams::mark_others(Some(key));
+        let room = mover::wait_for_room(context, pages, seen, deadline);
+        // What came in the last moment is not to be left: one more look.
+        self.over = deadline.has_passed();
+        let patience = PATIENCE_MS.load(Ordering::Relaxed);
+        let next = if self.over && self.stuck.is_none() {
+            (patience / 4).max(SHORTEST_MS)
+        } else {
+            (patience * 2).min(LONGEST_MS)
+        };
+        PATIENCE_MS.store(next, Ordering::Relaxed);
+        if self.over || room == Room::Changed {
+            self.stuck = None;
+            return true;
         }
+        let holder = {
+            let mut state = process::state();
+            let owned = state.arenas.of(context);
+            owned.map_or(Holder::Itself, |o| o.arena.residency().held_by(blocks))
+        };
+        match holder {
+            Holder::Moves => self.stuck = None,
+            Holder::Others => self.stuck = self.stuck.or(Some(Deadline::after_ms(STUCK_MS))),
+            Holder::Itself => self.over = true,
+        }
+        true
     }
 
     fn finish(&self) {

@@ -18,7 +18,7 @@ use vshare_core::units::PAGE;
 const AHEAD: u64 = 256 << 20;
 
 /// How long a block whose end of use cannot be known (work without a mark) is waited for.
-const PATIENCE_MS: u64 = 20;
+const PATIENCE_MS: u64 = 200;
 
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
@@ -56,6 +56,8 @@ pub(crate) fn wait_for_room(context: CUcontext, pages: u64, seen: u64, deadline:
     while !deadline.has_passed() {
         if let Some(owned) = process::state().arenas.of(context) {
             owned.wanted = owned.wanted.max(pages);
+            // An answer to an earlier wish says nothing of this one.
+            owned.stuck = false;
         }
         if !wake() {
             return Room::Stuck;

@@ -49,14 +49,11 @@ fn make(context: CUcontext) -> Answer<Owned> {
     } else {
         Kind::Device
     };
-    let mut roads = (CUstream::NULL, CUstream::NULL, CUevent::NULL);
+    let arrival = driver::new_event().unwrap_or(CUevent::NULL);
+    let mut roads = (CUstream::NULL, CUstream::NULL);
     if kind == Kind::Managed {
-        match (
-            driver::new_stream(),
-            driver::new_stream(),
-            driver::new_event(),
-        ) {
-            (Ok(inward), Ok(outward), Ok(arrival)) => roads = (inward, outward, arrival),
+        match (driver::new_stream(), driver::new_stream()) {
+            (Ok(inward), Ok(outward)) if arrival != CUevent::NULL => roads = (inward, outward),
             _ => kind = Kind::Device,
         }
     }

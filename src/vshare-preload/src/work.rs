@@ -39,14 +39,19 @@ pub(crate) fn submit(
         } else {
             real.call()
         };
-    // Asked anew: another stream may have had work meanwhile.
-    if !streams::is_solo(key) {
-        streams::submitted(key);
-        if arenas::any_fences() {
-            streams::after(key, 0);
-        }
+    note_submitted(key);
+    if arenas::any_fences() && !streams::is_solo(key) {
+        streams::after(key, 0);
     }
     result
+}
+
+/// Work has been submitted. Whether its stream is solo is asked anew: another may have had work
+/// meanwhile.
+fn note_submitted(key: Key) {
+    if !streams::is_solo(key) {
+        streams::submitted(key);
+    }
 }
 
 fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -> CUresult {
@@ -59,6 +64,8 @@ fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -
         let prepared = engine::before(&addresses, key, tick);
         let result = real.call();
         let bytes = prepared.bytes();
+        // Before the blocks are let go of: whoever asks whether this use has ended must know of it.
+        note_submitted(key);
         drop(prepared);
         streams::after(key, bytes);
         result
