@@ -34,6 +34,8 @@ pub(crate) struct Owned {
     pub(crate) outward: CUstream,
     /// Recorded behind moves to the device, for work to wait for.
     pub(crate) arrival: CUevent,
+    /// Moves to the device that were begun.
+    pub(crate) begun: u64,
     /// Whether the driver can drop pages: until it says otherwise.
     pub(crate) can_drop: bool,
     /// Whether a thread is getting an extent from the driver.

@@ -80,7 +80,6 @@ impl Drop for Prepared {
 /// Fetches what is missing, waiting for room where there is none.
 fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
     let mut stall = Stall::new();
-    let mut brought = false;
     loop {
         let seen = mover::progress();
         let planned = {
@@ -94,7 +93,6 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
         };
         if !(fetch.populate.is_empty() && fetch.promote.is_empty()) {
             road::bring(context, &fetch);
-            brought = true;
         }
         if fetch.short == 0 && fetch.moving == 0 {
             break;
@@ -104,9 +102,7 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
             break;
         }
     }
-    if brought {
-        road::order(context, key.handle());
-    }
+    road::order(context, key);
     stall.finish();
     mover::ask_ahead(context);
 }

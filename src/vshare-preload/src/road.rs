@@ -8,6 +8,7 @@ use crate::arenas::Kind;
 use crate::clock;
 use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
 use crate::driver::{self, To};
+use crate::streams::Key;
 use crate::{mover, process, report};
 use vshare_core::pool::Run;
 use vshare_core::residency::Fetch;
@@ -62,25 +63,31 @@ pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
     wait(context);
 }
 
-/// Puts `stream`'s further work behind the moves to the device that were begun before.
-pub(crate) fn order(context: CUcontext, stream: CUstream) {
-    let Some((inward, arrival)) = process::state()
-        .arenas
-        .of(context)
-        .map(|o| (o.inward, o.arrival))
-    else {
-        return;
+/// Puts a stream's further work behind the moves to the device that were begun before, by whichever
+/// stream's work: what counts as there may be on its way still.
+pub(crate) fn order(context: CUcontext, key: Key) {
+    let (inward, arrival, begun) = {
+        let mut guard = process::state();
+        let state = &mut *guard;
+        let Some(owned) = state.arenas.of(context) else {
+            return;
+        };
+        if state.streams.awaited(key, context) >= owned.begun {
+            return;
+        }
+        (owned.inward, owned.arrival, owned.begun)
     };
     let ordered = driver::outside_captures(|| {
         driver::in_context(context, || {
             // One event for all: a wait takes the latest record, which covers those before it.
             driver::record(arrival, inward)?;
-            driver::wait_for(stream, arrival)
+            driver::wait_for(key.handle(), arrival)
         })
     });
     if driver::noted("cuStreamWaitEvent", 0, ordered).is_err() {
         wait(context);
     }
+    process::state().streams.set_awaited(key, context, begun);
 }
 
 /// Waits for the moves to the device that were begun before.
@@ -108,6 +115,9 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) {
         }
         for &run in &fetch.promote {
             bring_run(context, way, run, true);
+        }
+        if let Some(owned) = process::state().arenas.of(context) {
+            owned.begun += 1;
         }
     });
     end(context);

@@ -90,6 +90,7 @@ fn make(context: CUcontext) -> Answer<Owned> {
         inward: roads.0,
         outward: roads.1,
         arrival,
+        begun: 0,
         can_drop: true,
         extending: false,
         closing: false,

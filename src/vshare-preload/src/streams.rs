@@ -143,6 +143,8 @@ struct Line {
     bytes: u64,
     /// The last barrier it waited for; a new line has waited for none, not even an earlier one.
     barrier: u64,
+    /// Moves to the device, of each context, that its work comes behind.
+    awaited: Vec<(CUcontext, u64)>,
     /// Threads that are about to name it to the driver.
     pins: u32,
     /// Destroyed: no further work.
@@ -235,6 +237,7 @@ impl Streams {
                 operations: 0,
                 bytes: 0,
                 barrier: 0,
+                awaited: Vec::new(),
                 pins: 0,
                 gone: false,
             });
@@ -247,6 +250,22 @@ impl Streams {
     /// The slot in which a stream frees, and from which it may take at once.
     pub(crate) fn slot(&mut self, key: Key) -> Slot {
         self.line_or_new(key).slot
+    }
+
+    /// How many of a context's moves to the device a stream's work comes behind.
+    pub(crate) fn awaited(&mut self, key: Key, context: CUcontext) -> u64 {
+        let line = self.line_or_new(key);
+        let found = line.awaited.iter().find(|a| a.0 == context);
+        found.map_or(0, |a| a.1)
+    }
+
+    /// A stream's work comes behind so many of a context's moves now.
+    pub(crate) fn set_awaited(&mut self, key: Key, context: CUcontext, moves: u64) {
+        let line = self.line_or_new(key);
+        match line.awaited.iter_mut().find(|a| a.0 == context) {
+            Some(awaited) => awaited.1 = awaited.1.max(moves),
+            None => line.awaited.push((context, moves)),
+        }
     }
 
     /// A stream frees at `tick`: only a mark set behind that tells that the free has been passed. The
@@ -321,6 +340,9 @@ impl Streams {
     /// A context has died, with its streams and events.
     pub(crate) fn context_gone(&mut self, context: CUcontext) {
         self.lines.retain(|l| l.context != context);
+        for line in &mut self.lines {
+            line.awaited.retain(|a| a.0 != context);
+        }
         self.unused_events.retain(|e| e.0 != context);
         self.retired.retain(|e| e.0 != context);
         if self
