@@ -8,10 +8,19 @@
 
 use crate::cuda::CUcontext;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// How many ranges there are, for those who hold no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Lowest and highest address of any range that there has been, for a first guess without the lock.
+static LOW: AtomicU64 = AtomicU64::new(u64::MAX);
+static HIGH: AtomicU64 = AtomicU64::new(0);
+
+/// Whether an address may be in a range.
+pub(crate) fn may_hold(address: u64) -> bool {
+    address >= LOW.load(Ordering::Relaxed) && address < HIGH.load(Ordering::Relaxed)
+}
 
 /// How many contexts may have such work in flight.
 static FLYING: AtomicUsize = AtomicUsize::new(0);
@@ -52,6 +61,8 @@ impl HostRanges {
     }
 
     pub(crate) fn add(&mut self, base: u64, bytes: u64) {
+        LOW.fetch_min(base, Ordering::Relaxed);
+        HIGH.fetch_max(base.saturating_add(bytes), Ordering::Relaxed);
         self.ranges.insert(base, bytes);
         COUNT.store(self.ranges.len(), Ordering::Relaxed);
     }

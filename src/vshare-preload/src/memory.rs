@@ -213,6 +213,7 @@ fn wait_if_due(context: CUcontext) -> bool {
     if due == Due::Nothing {
         return false;
     }
+    report::add(report::FREE_WAITS, 1);
     if due == Due::WaitAndWatch {
         let tick = process::tick();
         let mut guard = process::state();

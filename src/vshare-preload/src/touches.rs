@@ -65,47 +65,43 @@ pub(crate) fn forget_functions() {
 }
 
 impl Touches<'_> {
-    /// Adds the words that may be addresses to `found`, those that may be written to first.
-    pub(crate) fn collect(self, found: &mut Vec<u64>) -> Collected {
+    /// Shows `visit` every word that may be an address, and whether the work may write there.
+    /// Returns whether that is all the work names.
+    pub(crate) fn visit(self, visit: &mut dyn FnMut(u64, Access)) -> bool {
         match self {
-            Self::Nothing => Collected::Known { written: 0 },
+            Self::Nothing => true,
             Self::Copy { to, from } => {
-                found.extend_from_slice(to);
-                found.extend_from_slice(from);
-                Collected::Known { written: to.len() }
+                to.iter().for_each(|&a| visit(a, Access::Written));
+                from.iter().for_each(|&a| visit(a, Access::Read));
+                true
             }
             Self::Kernel {
                 function,
                 params,
                 extra,
             } => {
+                let mut word = |word| visit(word, Access::Written);
                 let known = if params.is_null() {
-                    collect_extra(extra, found)
+                    visit_extra(extra, &mut word)
                 } else {
-                    collect_params(function, params, found)
+                    visit_params(function, params, &mut word)
                 };
                 report::add(report::LAUNCHES_SCANNED, u64::from(known));
                 report::add(report::LAUNCHES_UNKNOWN, u64::from(!known));
-                if known {
-                    Collected::Known {
-                        written: found.len(),
-                    }
-                } else {
-                    Collected::Unknown
-                }
+                known
             }
-            Self::Host | Self::Unknown => Collected::Unknown,
+            Self::Host | Self::Unknown => false,
         }
     }
 }
 
-/// What is known of what work names.
+/// What work may do at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Collected {
-    /// All of it; the first `written` words may be written to.
-    Known { written: usize },
-    /// Not all.
-    Unknown,
+pub(crate) enum Access {
+    /// Write, or read.
+    Written,
+    /// Only read.
+    Read,
 }
 
 fn layout(function: CUfunction) -> Layout {
@@ -121,7 +117,11 @@ fn layout(function: CUfunction) -> Layout {
 }
 
 /// `params[i]` points to the i-th parameter.
-fn collect_params(function: CUfunction, params: *mut *mut c_void, found: &mut Vec<u64>) -> bool {
+fn visit_params(
+    function: CUfunction,
+    params: *mut *mut c_void,
+    visit: &mut dyn FnMut(u64),
+) -> bool {
     let Some(layout) = layout(function) else {
         return false;
     };
@@ -134,7 +134,7 @@ fn collect_params(function: CUfunction, params: *mut *mut c_void, found: &mut Ve
         // SAFETY: as above; the array is the program's, and in place until the launch returns.
         let parameter = unsafe { slot.read() };
         if !parameter.is_null() {
-            collect_words(parameter.cast(), size, found);
+            visit_words(parameter.cast(), size, visit);
         }
     }
     true
@@ -143,7 +143,7 @@ fn collect_params(function: CUfunction, params: *mut *mut c_void, found: &mut Ve
 /// `extra` is a list of key and value, ended by a null key: `CU_LAUNCH_PARAM_BUFFER_POINTER` (1)
 /// gives the parameters, `CU_LAUNCH_PARAM_BUFFER_SIZE` (2) points to their size. Without `extra`
 /// there are no parameters.
-fn collect_extra(extra: *mut *mut c_void, found: &mut Vec<u64>) -> bool {
+fn visit_extra(extra: *mut *mut c_void, visit: &mut dyn FnMut(u64)) -> bool {
     if extra.is_null() {
         return true;
     }
@@ -171,19 +171,19 @@ fn collect_extra(extra: *mut *mut c_void, found: &mut Vec<u64>) -> bool {
     if buffer.is_null() {
         return size == 0;
     }
-    collect_words(buffer, size, found);
+    visit_words(buffer, size, visit);
     true
 }
 
 /// Every whole word of `size` bytes at `start` that could be an address in user space.
-fn collect_words(start: *const u8, size: usize, found: &mut Vec<u64>) {
+fn visit_words(start: *const u8, size: usize, visit: &mut dyn FnMut(u64)) {
     for offset in (0..size / 8).map(|i| i * 8) {
         // SAFETY: `offset + 8 <= size`.
         let at = unsafe { start.add(offset) }.cast::<u64>();
         // SAFETY: as above: the bytes belong to a parameter that the driver is about to read.
         let word = unsafe { at.read_unaligned() };
         if (0x1_0000..1 << 47).contains(&word) {
-            found.push(word);
+            visit(word);
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     fn words_that_cannot_be_addresses_are_passed_over() {
         let words = [0, 5, 0x7f00_0000_0000, u64::MAX, 0x2_0000];
         let mut found = Vec::new();
-        collect_words(words.as_ptr().cast(), 40 - 3, &mut found);
+        visit_words(words.as_ptr().cast(), 40 - 3, &mut |w| found.push(w));
         assert_eq!(found, [0x7f00_0000_0000], "the last word is not whole");
     }
 
@@ -212,8 +212,8 @@ mod tests {
             std::ptr::null_mut(),
         ];
         let mut found = Vec::new();
-        assert!(collect_extra(extra.as_mut_ptr(), &mut found));
+        assert!(visit_extra(extra.as_mut_ptr(), &mut |w| found.push(w)));
         assert_eq!(found, [0x7f00_0000_0000]);
-        assert!(collect_extra(std::ptr::null_mut(), &mut found));
+        assert!(visit_extra(std::ptr::null_mut(), &mut |_| ()));
     }
 }

@@ -6,7 +6,7 @@ use crate::cuda::{CUcontext, CUresult, CUstream};
 use crate::guard::Real;
 use crate::streams::{self, Key};
 use crate::symbols::Entry;
-use crate::touches::{Collected, Touches};
+use crate::touches::{Access, Touches};
 use crate::{arenas, captures, driver, engine, host_ranges, memory, process};
 
 /// Submits work that names `touches` to `stream`.
@@ -55,12 +55,20 @@ fn note_submitted(key: Key) {
 }
 
 fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -> CUresult {
-    let mut addresses = Vec::with_capacity(64);
-    let collected = touches.collect(&mut addresses);
+    let needed = engine::is_needed();
+    let mut addresses = Vec::with_capacity(if needed { 64 } else { 0 });
+    let mut on_host = Vec::new();
+    let known = touches.visit(&mut |word, access| {
+        if needed && arenas::may_hold(word) {
+            addresses.push(word);
+        }
+        if access == Access::Written && host_ranges::may_hold(word) {
+            on_host.push(word);
+        }
+    });
     let can = host_ranges::are_watched() || matches!(touches, Touches::Host);
-    let flying = can && writes_host(collected, &addresses) && note_flying(false);
-    let result = if engine::is_needed() {
-        addresses.retain(|&a| arenas::may_hold(a));
+    let flying = can && writes_host(known, &on_host) && note_flying(false);
+    let result = if needed {
         let prepared = engine::before(&addresses, key, tick);
         let result = real.call();
         let bytes = prepared.bytes();
@@ -78,21 +86,21 @@ fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -
     result
 }
 
-/// Whether work may write what the host can see. Once a context has such work in flight, all that
-/// follows counts as such: finding out costs more than it saves.
-fn writes_host(collected: Collected, addresses: &[u64]) -> bool {
-    let Collected::Known { written } = collected else {
+/// Whether work may write what the host can see: addresses that may be, of those it names. Once a
+/// context has such work in flight, all that follows counts as such: finding out costs more than it
+/// saves.
+fn writes_host(known: bool, addresses: &[u64]) -> bool {
+    if !known {
         return true;
-    };
+    }
+    if addresses.is_empty() && !host_ranges::any_flying() {
+        return false;
+    }
     let Some(context) = driver::current_context() else {
         return true;
     };
     let state = process::state();
-    state.host.is_flying(context)
-        || addresses
-            .iter()
-            .take(written)
-            .any(|&a| state.host.contains(a))
+    state.host.is_flying(context) || addresses.iter().any(|&a| state.host.contains(a))
 }
 
 /// Notes work on host memory in the current context: before its submission, and after it with a

@@ -133,6 +133,7 @@ counters! {
     EVICT_NANOSECONDS        "evict_nanoseconds"        Counter Nanoseconds "time in the calls that move to the host";
     POPULATE_NANOSECONDS     "populate_nanoseconds"     Counter Nanoseconds "time in the calls that give GPU pages";
     DROP_NANOSECONDS         "drop_nanoseconds"         Counter Nanoseconds "time in the calls that take freed memory off the GPU";
+    FREE_WAITS               "free_waits"               Counter Count       "frees that waited for work in flight, as the driver's do";
 }
 
 #[cfg(test)]
@@ -167,6 +168,6 @@ mod tests {
         assert_eq!(TABLE[LIVE_BYTES.index()].name, "live_bytes");
         assert_eq!(TABLE[PANICS.index()].name, "panics");
         assert_eq!(TABLE[RECORDS_DROPPED.index()].name, "records_dropped");
-        assert_eq!(DROP_NANOSECONDS.index() + 1, TABLE.len());
+        assert_eq!(FREE_WAITS.index() + 1, TABLE.len());
     }
 }
