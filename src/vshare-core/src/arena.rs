@@ -2,8 +2,9 @@
 //!
 //! Callers hold a lock around each call and none around the driver calls that a plan asks for.
 
+use crate::block::{After, BlockId, FreeError, Known, NoRoom, Run, Slot};
 use crate::ledger::{Ledger, OverLimit};
-use crate::pool::{After, BlockId, FreeError, Known, NoRoom, Pool, Run, SMALL, Slot};
+use crate::pool::{Pool, SMALL};
 use crate::residency::{Fetch, Leave, Order, Residency};
 use crate::units::{ALIGN, PAGE, pages};
 use alloc::vec::Vec;

@@ -9,6 +9,7 @@
 //! again ([`After`]); memory that waits has two generations, so that one fence, set when a
 //! generation closes, is enough for all that was freed before it.
 
+use crate::block::{After, Allocated, BlockId, FreeError, Freed, Known, NoRoom, Run, Slot};
 use crate::ranges::Ranges;
 use crate::units::{ALIGN, PAGE, pages};
 use alloc::collections::BTreeMap;
@@ -24,96 +25,6 @@ const UNITS_PER_PAGE: u64 = PAGE / ALIGN;
 
 /// Chunks lie this many units apart in the numbering of units, so that no two are neighbours.
 const CHUNK_STRIDE: u64 = CHUNK_PAGES * UNITS_PER_PAGE + 1;
-
-/// A large block or a chunk: what residency is kept for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BlockId(u32);
-
-impl BlockId {
-    /// Its place in tables that are indexed by block.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A line of work that frees in its own order: a stream, or [`Slot::ALL`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slot(pub u32);
-
-impl Slot {
-    /// Memory freed for nobody in particular: waits for all streams.
-    pub const ALL: Self = Self(0);
-}
-
-/// After what freed memory may be handed out again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    /// At once.
-    Nothing,
-    /// After the work now in this slot; at once to requests in the same slot.
-    Work(Slot),
-}
-
-/// Pages that belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The first page's number.
-    pub first: u64,
-    /// How many pages.
-    pub pages: u64,
-}
-
-/// An allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocated {
-    /// Its address.
-    pub address: u64,
-    /// The block that holds it.
-    pub block: BlockId,
-    /// The block's pages, if the block is new.
-    pub new: Option<Run>,
-}
-
-/// What has become of a free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
-    /// Bytes the program had asked for.
-    pub bytes: u64,
-    /// What the caller had stored with it.
-    pub tag: u64,
-    /// The block and its pages, if nothing is left in it.
-    pub gone: Option<(BlockId, Run)>,
-}
-
-/// An allocation as the program knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// The address it was given.
-    pub address: u64,
-    /// The bytes it asked for.
-    pub bytes: u64,
-    /// What the caller stored with it.
-    pub tag: u64,
-    /// Differs for every allocation.
-    pub serial: u64,
-}
-
-/// Why an address cannot be freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FreeError {
-    /// Outside the pool.
-    Foreign,
-    /// Inside the pool, but no allocation begins there (any more).
-    NoBlock,
-}
-
-/// There is no room: an extent of at least this many pages is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom {
-    /// Pages in one run.
-    pub pages: u64,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Extent {
@@ -256,7 +167,7 @@ impl Pool {
     #[must_use]
     pub fn owner(&self, page: u64) -> Option<BlockId> {
         let owner = *self.owners.get(usize::try_from(page).ok()?)?;
-        Some(BlockId(owner.checked_sub(1)?))
+        Some(BlockId::new(owner.checked_sub(1)?))
     }
 
     /// A block's pages.
@@ -591,13 +502,13 @@ impl Pool {
             *place = block;
         }
         self.set_owner(run, index + 1);
-        BlockId(index)
+        BlockId::new(index)
     }
 
     fn disown(&mut self, id: BlockId, run: Run) {
         if let Some(place) = self.blocks.get_mut(id.index()) {
             *place = None;
-            self.unused_blocks.push(id.0);
+            self.unused_blocks.push(id.number());
         }
         self.set_owner(run, 0);
     }

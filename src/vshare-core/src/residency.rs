@@ -8,7 +8,8 @@
 //! The one dangerous act is to *drop* a page, which loses its contents. Only pages that no block
 //! owns are dropped, and only when all work that was submitted before they were freed has ended.
 
-use crate::pool::{BlockId, Run};
+use crate::block::{BlockId, Run};
+use crate::queue::Queue;
 use crate::ranges::Ranges;
 use alloc::vec::Vec;
 
@@ -48,10 +49,6 @@ struct Block {
     here: u64,
     used: u64,
     pins: u32,
-    listed: bool,
-    /// Neighbours in the order of leaving; meaningful while `listed`.
-    older: Option<BlockId>,
-    newer: Option<BlockId>,
 }
 
 /// Pages to bring to the device.
@@ -107,8 +104,8 @@ pub struct Residency {
     budget: u64,
     pages: Vec<Page>,
     blocks: Vec<Block>,
-    oldest: Option<BlockId>,
-    newest: Option<BlockId>,
+    /// Blocks with pages on the device, the first to leave first.
+    queue: Queue,
     /// Pages on the device, and those that are moving either way.
     resident: u64,
     /// Pages of blocks that are not on the device, or moving.
@@ -130,8 +127,7 @@ impl Residency {
             budget,
             pages: Vec::new(),
             blocks: Vec::new(),
-            oldest: None,
-            newest: None,
+            queue: Queue::new(),
             resident: 0,
             missing: 0,
             host: 0,
@@ -225,13 +221,13 @@ impl Residency {
             };
         }
         if here > 0 {
-            self.list(id);
+            self.queue.add(id);
         }
     }
 
     /// A block has been freed at `tick`.
     pub fn release(&mut self, id: BlockId, tick: u64) {
-        self.unlist(id);
+        self.queue.remove(id);
         let Some(block) = self.blocks.get_mut(id.index()) else {
             return;
         };
@@ -262,9 +258,8 @@ impl Residency {
         if let Some(block) = self.blocks.get_mut(id.index()) {
             block.used = tick;
         }
-        if self.order == Order::Used && self.is_listed(id) && self.newest != Some(id) {
-            self.unlist(id);
-            self.list(id);
+        if self.order == Order::Used && self.queue.has(id) {
+            self.queue.add(id);
         }
     }
 
@@ -423,12 +418,12 @@ impl Residency {
             }
         }
         let most = most.min(piece);
-        let mut next = self.oldest;
+        let mut next = self.queue.oldest();
         while let Some(id) = next {
             let Some(&block) = self.blocks.get(id.index()) else {
                 break;
             };
-            next = block.newer;
+            next = self.queue.after(id);
             if block.pins > 0 {
                 continue;
             }
@@ -484,11 +479,8 @@ impl Residency {
         if let Some(block) = self.blocks.get_mut(id.index()) {
             block.here += 1;
         }
-        if !self.is_listed(id) {
-            self.list(id);
-        } else if self.order == Order::Migrated && self.newest != Some(id) {
-            self.unlist(id);
-            self.list(id);
+        if self.order == Order::Migrated || !self.queue.has(id) {
+            self.queue.add(id);
         }
     }
 
@@ -561,7 +553,7 @@ impl Residency {
             empty = block.here == 0;
         }
         if empty {
-            self.unlist(id);
+            self.queue.remove(id);
         }
         runs
     }
@@ -572,47 +564,6 @@ impl Residency {
 
     fn page_mut(&mut self, page: u64) -> Option<&mut Page> {
         self.pages.get_mut(usize::try_from(page).ok()?)
-    }
-
-    fn is_listed(&self, id: BlockId) -> bool {
-        self.blocks.get(id.index()).is_some_and(|b| b.listed)
-    }
-
-    fn list(&mut self, id: BlockId) {
-        let older = self.newest;
-        match older.and_then(|o| self.blocks.get_mut(o.index())) {
-            Some(block) => block.newer = Some(id),
-            None => self.oldest = Some(id),
-        }
-        if let Some(block) = self.blocks.get_mut(id.index()) {
-            block.listed = true;
-            block.older = older;
-            block.newer = None;
-        }
-        self.newest = Some(id);
-    }
-
-    fn unlist(&mut self, id: BlockId) {
-        let Some(block) = self.blocks.get_mut(id.index()).filter(|b| b.listed) else {
-            return;
-        };
-        block.listed = false;
-        let (older, newer) = (block.older.take(), block.newer.take());
-        match older.and_then(|o| self.blocks.get_mut(o.index())) {
-            Some(block) => block.newer = newer,
-            None => self.oldest = newer,
-        }
-        match newer.and_then(|n| self.blocks.get_mut(n.index())) {
-            Some(block) => block.older = older,
-            None => self.newest = older,
-        }
-    }
-}
-
-impl Run {
-    /// The numbers of its pages.
-    pub fn numbers(self) -> core::ops::Range<u64> {
-        self.first..self.first + self.pages
     }
 }
 

@@ -1,8 +1,9 @@
 //! Residency against its invariants, counted afresh after every step.
 
 use super::*;
+use crate::block::After;
+use crate::pool::Pool;
 use crate::pool::tests::Random;
-use crate::pool::{After, Pool};
 use crate::units::PAGE;
 use alloc::collections::VecDeque;
 
@@ -81,12 +82,12 @@ impl World {
             (resident, missing, host, dead)
         );
         let mut listed = 0;
-        let mut next = r.oldest;
+        let mut next = r.queue.oldest();
         while let Some(id) = next {
             let block = r.blocks[id.index()];
-            assert!(block.listed && block.here > 0);
+            assert!(block.here > 0);
             listed += 1;
-            next = block.newer;
+            next = r.queue.after(id);
         }
         assert_eq!(listed, r.blocks.iter().filter(|b| b.here > 0).count());
     }

@@ -4,7 +4,7 @@ use crate::cuda::{CUcontext, CUdevice, CUevent, CUstream};
 use crate::process::{self, Sums};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
-use vshare_core::pool::{BlockId, Slot};
+use vshare_core::block::{BlockId, Slot};
 use vshare_core::units::PAGE;
 
 /// What an arena's extents are.

@@ -6,8 +6,8 @@ use crate::report;
 use crate::streams::{self, Key};
 use crate::{arenas, captures, driver, elsewhere, host_ranges, pools, process, road, setup};
 use vshare_core::arena::{Grant, Refusal, held};
+use vshare_core::block::{After, FreeError, Slot};
 use vshare_core::config::FreeWait;
-use vshare_core::pool::{After, FreeError, Slot};
 use vshare_shm::record::{Cause, Class, Record};
 
 /// Allocates `bytes` in the current context's arena: in a stream's order, or for use in any.

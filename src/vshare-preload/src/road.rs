@@ -10,7 +10,7 @@ use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
 use crate::driver::{self, To};
 use crate::streams::Key;
 use crate::{mover, process, report};
-use vshare_core::pool::Run;
+use vshare_core::block::Run;
 use vshare_core::residency::Fetch;
 use vshare_shm::record::Record;
 

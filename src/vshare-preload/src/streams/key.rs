@@ -1,0 +1,75 @@
+//! Telling streams apart.
+
+use crate::cuda::{CUcontext, CUstream, NullStream};
+use crate::driver;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A stream, told apart from all others. Default streams are one per context, or per thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    handle: CUstream,
+    pub(super) context: CUcontext,
+    thread: usize,
+}
+
+impl Key {
+    /// The stream that a handle means in an entry point.
+    pub(crate) fn of(null_stream: NullStream, stream: CUstream) -> Self {
+        let handle = match (stream, null_stream) {
+            (CUstream::NULL, NullStream::Legacy) => CUstream::LEGACY,
+            (CUstream::NULL, NullStream::PerThread) => CUstream::PER_THREAD,
+            _ => stream,
+        };
+        let context = if handle.0 <= CUstream::PER_THREAD.0 {
+            driver::current_context().unwrap_or(CUcontext::NULL)
+        } else {
+            CUcontext::NULL
+        };
+        let thread = if handle == CUstream::PER_THREAD {
+            this_thread()
+        } else {
+            0
+        };
+        Self {
+            handle,
+            context,
+            thread,
+        }
+    }
+
+    /// The handle by which any entry point means this stream.
+    pub(crate) const fn handle(self) -> CUstream {
+        self.handle
+    }
+
+    /// Whether threads other than the one that uses it can name it.
+    pub(super) fn is_shared(self) -> bool {
+        self.thread == 0 || self.thread == this_thread()
+    }
+
+    /// A number other than 0 for each stream that may be solo.
+    pub(super) fn word(self) -> u64 {
+        if self.thread != 0 {
+            0
+        } else if self.handle == CUstream::LEGACY {
+            self.context.0 as u64 | 1 << 63
+        } else {
+            self.handle.0 as u64
+        }
+    }
+}
+
+/// A number for each thread there ever was: an address would come again after the thread's end.
+fn this_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(THREADS.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        number.get()
+    })
+}

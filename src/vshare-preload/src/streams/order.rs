@@ -1,0 +1,128 @@
+//! The order between streams: who waits for whom, on the device.
+
+use super::marks::{mark_others, poll, record_in, set_mark};
+use super::{Barrier, Enter, Key};
+use crate::clock::{Deadline, wait_until};
+use crate::cuda::CUcontext;
+use crate::{driver, process};
+
+/// Takes note of an operation in `key`, which is not the solo stream, before it is submitted, and
+/// puts it behind whatever it must come after.
+pub(crate) fn enter(key: Key, tick: u64) {
+    for _ in 0..10_000 {
+        let what = process::state().streams.note(key, tick);
+        match what {
+            Enter::Go => return,
+            Enter::Again => std::thread::yield_now(),
+            Enter::WaitFor(event, barrier) => {
+                let waits = driver::wait_for(key.handle(), event);
+                if driver::noted("cuStreamWaitEvent", 0, waits).is_err() {
+                    wait_for_everything();
+                }
+                // Only now: another thread with work for this stream had to wait for it, too.
+                if let Some(line) = process::state().streams.line(key) {
+                    line.barrier = line.barrier.max(barrier);
+                }
+            }
+            Enter::MakeBarrier(solo, context) => make_barrier(solo, context),
+            Enter::MarkOthers => {
+                mark_others(Some(key));
+                poll();
+                return;
+            }
+        }
+    }
+    // Another thread is taking too long over the barrier.
+    wait_for_everything();
+}
+
+/// The order between streams cannot be made on the device: make it by waiting.
+fn wait_for_everything() {
+    let contexts: Vec<CUcontext> = {
+        let state = process::state();
+        state.streams.lines.iter().map(|l| l.context).collect()
+    };
+    for (i, context) in contexts.iter().enumerate() {
+        if !contexts.iter().take(i).any(|c| c == context) {
+            synchronize(*context);
+        }
+    }
+}
+
+fn make_barrier(solo: Key, context: CUcontext) {
+    let event = driver::noted("cuEventRecord", 0, record_in(solo, context));
+    let mut state = process::state();
+    state.streams.barrier = event.map_or(Barrier::None, |e| Barrier::Set(e, context));
+    if let Some(line) = state.streams.line(solo) {
+        line.pins = line.pins.saturating_sub(1);
+    }
+    drop(state);
+    if event.is_err() {
+        wait_for_everything();
+    }
+}
+
+/// An operation has been submitted to `key`, which is not the solo stream (any more). Its tick from
+/// before is too early to tell its end by: a mark set between the two would not cover it.
+pub(crate) fn submitted(key: Key) {
+    let tick = process::tick();
+    let mut state = process::state();
+    let streams = &mut state.streams;
+    if let Some(solo) = streams.solo
+        && solo != key
+    {
+        streams.leave_solo(solo);
+    }
+    let line = streams.line_or_new(key);
+    line.last = line.last.max(tick);
+}
+
+/// A stream is about to be destroyed: its last work is marked, and no thread of ours names it any
+/// more afterwards.
+pub(crate) fn destroying(key: Key) {
+    let (context, order_ends) = {
+        let mut state = process::state();
+        let streams = &mut state.streams;
+        let was_solo = streams.solo == Some(key);
+        if was_solo {
+            streams.leave_solo(key);
+        }
+        let order_ends = streams.owed == Some(key);
+        let Some(line) = streams.line(key) else {
+            return;
+        };
+        (line.context, order_ends)
+    };
+    // Others may be about to record in it, for a moment.
+    wait_until(Deadline::after_ms(100), || {
+        let mut state = process::state();
+        state.streams.line(key).is_none_or(|l| l.pins == 0)
+    });
+    let tick = process::now();
+    let recorded = record_in(key, context);
+    set_mark(key, context, tick, recorded);
+    if order_ends || recorded.is_err() {
+        // The order that made reuse safe goes with the stream, or its end cannot be marked: wait.
+        synchronize(context);
+    }
+    let mut state = process::state();
+    if state.streams.owed == Some(key) {
+        state.streams.owed = None;
+    }
+    if let Some(line) = state.streams.line(key) {
+        line.gone = true;
+    }
+}
+
+/// Waits for all work of a context, and takes note.
+pub(crate) fn synchronize(context: CUcontext) -> bool {
+    let tick = process::now();
+    let waited = driver::outside_captures(|| driver::in_context(context, driver::synchronize));
+    let ok = driver::noted("cuCtxSynchronize", 0, waited).is_ok();
+    if ok {
+        let mut state = process::state();
+        state.streams.context_ended(context, tick);
+        state.host.ended(context, tick);
+    }
+    ok
+}
