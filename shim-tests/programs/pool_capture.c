@@ -128,10 +128,6 @@ int main(int argc, char **argv) {
             OK(fill(blocks[i], 100 + i, WORDS, blocking));
             OK(mix(blocks[(i + 5) % BLOCKS], 1000, 1, other));
         }
-        CUdeviceptr at;
-        OK(cuMemAllocAsync(&at, 4 * WORDS, other));
-        OK(fill(at, 1, WORDS, other));
-        OK(cuMemFreeAsync(at, other));
         ANSWERS(0, stat_of("cuCtxSynchronize") - waits);
         CUgraphExec exec = finish();
         OK(cuStreamSynchronize(other));

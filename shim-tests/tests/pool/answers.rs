@@ -7,6 +7,13 @@ fn what_may_not_be_freed_is_refused_as_by_the_driver_and_nothing_is_lost_b4_b9()
     Bench::new("frees").agrees(&[]);
 }
 
+/// As an H200 with CUDA 13.0 has it (`scripts/bench/probe.c`); the simulated driver refuses.
+#[test]
+fn a_free_needs_no_current_context() {
+    let bench = Bench::new("frees");
+    assert_eq!(bench.shimmed(&["without"], &[]).printed(), "0 freed\n");
+}
+
 #[test]
 fn odd_absent_and_absurd_sizes_are_answered_as_by_the_driver_b2() {
     Bench::new("sizes").agrees(&[]);

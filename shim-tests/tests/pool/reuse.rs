@@ -94,6 +94,16 @@ fn a_soak_of_twenty_thousand_operations_disturbs_nothing() {
     storm("two", "24MiB", 90..91, "5000");
 }
 
+#[test]
+fn a_storm_under_the_demand_policy_disturbs_nothing() {
+    let bench = Bench::new("storm");
+    for streams in ["two", "ptsz"] {
+        let args = ["201", "4", "1500", streams, "4096", "24"];
+        let env = [("VSHARE_BUDGET", "24MiB"), ("VSHARE_POLICY", "demand")];
+        bench.shimmed(&args, &env).printed();
+    }
+}
+
 /// A waiting free stays right: it only takes longer.
 #[test]
 fn a_storm_disturbs_nothing_however_frees_wait() {

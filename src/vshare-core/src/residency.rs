@@ -286,7 +286,7 @@ impl Residency {
         }
     }
 
-    /// Pages of these blocks that would find no room now.
+    /// Pages of these blocks that are missing, if they do not all find room now; 0 if they do.
     #[must_use]
     pub fn shortage(&self, ids: &[BlockId]) -> u64 {
         let missing: u64 = ids
@@ -294,7 +294,7 @@ impl Residency {
             .filter_map(|id| self.blocks.get(id.index()))
             .map(|b| b.run.map_or(0, |run| run.pages - b.here))
             .sum();
-        missing.saturating_sub(self.room())
+        if missing > self.room() { missing } else { 0 }
     }
 
     /// What holds the room, when nothing can leave for work that uses these blocks.
