@@ -68,19 +68,25 @@ fn alloc_pitch(
     pitch.put(row)
 }
 
-/// Waits for all the work of the context that owns the memory, as the real one does.
+/// Waits for all the work of the context that owns the memory, as the real one does; and as there, no
+/// context need be current.
 fn free(_: &Call, dptr: CUdeviceptr) -> Answer {
-    let current = context::current()?;
+    match context::current() {
+        Ok(_) | Err(CuError::INVALID_CONTEXT) => {}
+        Err(dead) => return Err(dead),
+    }
     if dptr == CUdeviceptr(0) {
         return Ok(());
     }
     capture::unsafe_call()?;
-    end(
-        dptr.0,
-        &[Kind::Device, Kind::Managed],
-        CuError::INVALID_VALUE,
-        &current,
-    )
+    let kinds = &[Kind::Device, Kind::Managed];
+    let owner = {
+        let memory = lock(&machine()?.memory);
+        let found = memory.starting_at(dptr.0, kinds);
+        found.ok_or(CuError::INVALID_VALUE)?.owner.context
+    };
+    let owner = machine()?.contexts.get(owner)?;
+    end(dptr.0, kinds, CuError::INVALID_VALUE, &owner)
 }
 
 /// Waits for the work of the context that owns an allocation, then ends it.

@@ -67,6 +67,7 @@ fn take(target: &Target, dptr: Out<CUdeviceptr>, bytes: usize, handle: CUmemoryP
         .pools
         .get(handle)
         .map_err(|_| CuError::INVALID_VALUE)?;
+    allowed(target)?;
     let by_graph = target.submit(Op::Nothing)? == Submitted::Captured;
     let owner = Owner {
         device: pool.device,
@@ -77,6 +78,15 @@ fn take(target: &Target, dptr: Out<CUdeviceptr>, bytes: usize, handle: CUmemoryP
     let base = lock(&machine.memory).alloc_device(bytes, owner)?;
     pool.peak.fetch_max(used(handle)?, Ordering::Relaxed);
     dptr.put(CUdeviceptr(base))
+}
+
+/// Outside of a capturing stream these calls are of those that a capture forbids.
+fn allowed(target: &Target) -> Answer {
+    if capture::of(&target.stream).is_some() {
+        Ok(())
+    } else {
+        capture::unsafe_call()
+    }
 }
 
 fn free_async(call: &Call, dptr: CUdeviceptr, stream: CUstream) -> Answer {
@@ -94,6 +104,7 @@ fn free_async(call: &Call, dptr: CUdeviceptr, stream: CUstream) -> Answer {
         }
         found.owner.by_graph
     };
+    allowed(&target)?;
     let kept = by_graph && capture::of(&target.stream).is_some();
     target
         .submit(if kept { Op::Nothing } else { Op::Free(dptr.0) })
