@@ -25,7 +25,10 @@ pub(crate) fn after_run(run: u64, child: Option<Identity>, as_json: bool) {
         let processes: Vec<_> = segments.iter().map(to_json).collect();
         eprint_line(&json!({ "processes": processes }).to_string());
     } else if segments.is_empty() {
-        say("nothing to report: the program has not used CUDA, or vshare was not loaded into it");
+        say(
+            "nothing to report: the program has not used CUDA, vshare was not loaded into it, \
+             or VSHARE_DISABLE or VSHARE_TELEMETRY turned it off",
+        );
     } else {
         for segment in &segments {
             eprint_line(summary(segment).trim_end());
