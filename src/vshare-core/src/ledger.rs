@@ -9,7 +9,7 @@ pub struct Ledger {
     pub limit: u64,
     /// Bytes it holds in the pool.
     pub live: u64,
-    /// Bytes it holds by calls that the pool does not serve (VMM, arrays, exported pools).
+    /// Bytes it holds by `cuMemCreate`, which the pool does not serve.
     pub elsewhere: u64,
 }
 

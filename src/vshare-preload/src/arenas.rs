@@ -161,6 +161,15 @@ impl Arenas {
             .sum()
     }
 
+    /// Bytes that arenas keep resident on a device.
+    pub(crate) fn resident_on(&self, device: CUdevice) -> u64 {
+        self.0
+            .iter()
+            .filter(|o| o.device == device && o.kind == Kind::Managed)
+            .map(|o| o.arena.residency().resident() * PAGE)
+            .sum()
+    }
+
     /// Tells those who hold no lock what is missing, and what waits. After any change of it.
     pub(crate) fn publish(&mut self) {
         let missing = self.0.iter().map(|o| o.arena.residency().missing()).sum();

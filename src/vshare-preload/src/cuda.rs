@@ -246,6 +246,20 @@ mirrors! {
         numAttrs: u32,
     }
 
+    /// One launch of `cuLaunchCooperativeKernelMultiDevice`.
+    CUDA_LAUNCH_PARAMS = CUDA_LAUNCH_PARAMS_st {
+        function: CUfunction,
+        gridDimX: u32,
+        gridDimY: u32,
+        gridDimZ: u32,
+        blockDimX: u32,
+        blockDimY: u32,
+        blockDimZ: u32,
+        sharedMemBytes: u32,
+        hStream: CUstream,
+        kernelParams: *mut *mut c_void,
+    }
+
     /// Where memory is, or should be.
     CUmemLocation = CUmemLocation_st {
         type_: u32,

@@ -2,15 +2,19 @@
 //!
 //! Read `symbols` first: its table names every call we intercept, its policy and its handler.
 //!
-//! | module     | is for                                                          |
-//! |------------|-----------------------------------------------------------------|
-//! | `symbols`  | the table: exported names, signatures, handlers                 |
-//! | `cuda`     | the CUDA types and constants we name                            |
-//! | `guard`    | the one way into a handler: re-entrancy, panics, exactly-once   |
-//! | `redirect` | finding the driver; our functions for its                       |
-//! | `linker`   | `dlsym`, `dlvsym` and `dlopen`, as we export them               |
-//! | `elf`      | looking into loaded libraries without asking the dynamic linker |
-//! | `handlers` | what happens in each intercepted call                           |
+//! | module | is for |
+//! |---|---|
+//! | `symbols` | the table: exported names, signatures, handlers |
+//! | `guard` | the one way into a handler: re-entrancy, panics, exactly-once |
+//! | `redirect`, `linker`, `elf` | finding the driver; `dlsym`, `dlvsym`, `dlopen`; what is loaded |
+//! | `handlers` | what happens in each intercepted call |
+//! | `work`, `touches` | everything that is submitted to a stream, and what it names |
+//! | `memory`, `setup`, `pools`, `elsewhere`, `host_ranges` | allocating and freeing; making arenas and extents; stream-ordered pools; what the pool does not hold |
+//! | `streams`, `captures` | the order between streams and how far each has come; graphs being recorded |
+//! | `engine`, `mover`, `road` | what work needs is there when it starts; the thread that makes room; how memory moves |
+//! | `process`, `arenas`, `report` | the one global and its life; one arena for each context; counters and records |
+//! | `driver`, `cuda` | calls we make ourselves; CUDA's types |
+//! | `os`, `clock`, `lock`, `notice`, `headroom` | what we ask of the operating system |
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!(

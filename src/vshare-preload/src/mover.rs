@@ -245,7 +245,6 @@ fn plan(context: CUcontext, need: u64, hurried: bool) -> Leave {
         owned.arena.leave(need, road::PIECE, false, |_| true)
     } else {
         // The driver's own policy copies dead memory out like any other.
-        // The driver's own policy copies dead memory out like any other.
         let can_drop = owned.can_drop && process::config().policy != Policy::Demand;
         owned
             .arena

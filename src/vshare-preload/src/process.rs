@@ -17,7 +17,7 @@ use crate::report;
 use crate::streams::Streams;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use vshare_core::config::{self, Config};
+use vshare_core::config::{self, Complaint, Config};
 
 /// Everything that changes.
 #[derive(Debug)]
@@ -44,7 +44,15 @@ static USED: AtomicBool = AtomicBool::new(false);
 /// Operations submitted so far; also counts frees, so that a free has a place among them.
 static TICK: AtomicU64 = AtomicU64::new(0);
 
-static CONFIG: OnceLock<(Config, u64)> = OnceLock::new();
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// What the environment said when the library was loaded.
+#[derive(Debug)]
+struct Settings {
+    config: Config,
+    complaints: Vec<Complaint>,
+    run: u64,
+}
 
 /// Whether handlers are to do their work.
 pub(crate) fn is_on() -> bool {
@@ -58,8 +66,7 @@ pub(crate) fn turn_off() {
 
 /// CUDA is in use from now on.
 pub(crate) fn used() {
-    if !USED.load(Ordering::Relaxed) {
-        USED.store(true, Ordering::Relaxed);
+    if !USED.swap(true, Ordering::Relaxed) && is_on() {
         complain();
     }
 }
@@ -81,30 +88,32 @@ pub(crate) fn now() -> u64 {
 
 /// What the user asked for.
 pub(crate) fn config() -> &'static Config {
-    &read_config().0
+    &settings().config
 }
 
 /// The number by which `vshare run` finds the segments of what it started; 0 for none.
 pub(crate) fn run_number() -> u64 {
-    read_config().1
+    settings().run
 }
 
-fn read_config() -> &'static (Config, u64) {
-    CONFIG.get_or_init(|| {
+fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(|| {
         let variable =
             |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-        let run = variable("VSHARE_RUN")
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(0);
-        (config::read(variable).0, run)
+        let run = variable("VSHARE_RUN").and_then(|v| v.parse().ok());
+        let (config, complaints) = config::read(variable);
+        Settings {
+            config,
+            complaints,
+            run: run.unwrap_or(0),
+        }
     })
 }
 
 /// Says what is wrong with the configuration, once, when CUDA is first used: a shell that only
 /// passes the variables on to its children says nothing.
 fn complain() {
-    let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-    for complaint in config::read(variable).1 {
+    for complaint in &settings().complaints {
         notice::say(format_args!("{complaint}"));
     }
 }

@@ -43,6 +43,8 @@ fn make(context: CUcontext) -> Answer<Owned> {
     let config = process::config();
     let device = driver::current_device()?;
     let (free, _) = driver::memory_info()?;
+    // What earlier contexts' arenas keep resident on the device is not free, but is ours.
+    let free = free + process::state().arenas.resident_on(device);
     let physical = driver::total_memory(device)?;
     let mut kind = if driver::can_oversubscribe(device).unwrap_or(false) {
         Kind::Managed
@@ -114,7 +116,6 @@ fn say_once(said: &AtomicBool, say: impl FnOnce()) {
 /// The budget: never more than what is free, less a reserve, because above that the driver would
 /// have to evict by itself.
 fn budget(config: &Config, kind: Kind, free: u64, physical: u64) -> u64 {
-    // What an earlier context's arena keeps resident on the device is not free, but is ours.
     let most = ledger::default_budget(free, physical).max(PAGE);
     let Some(asked) = config.budget else {
         return most;

@@ -10,12 +10,13 @@
 #![expect(unsafe_code, reason = "declares the exported functions")]
 
 use crate::cuda::{
-    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUDA_MEMCPY2D, CUDA_MEMCPY3D,
-    CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdevice, CUdeviceptr,
-    CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUhostFn, CUlaunchConfig, CUlibrary,
-    CUmemAllocationHandleType, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation,
-    CUmemPool_attribute, CUmemPoolProps, CUmemcpyAttributes, CUmemoryPool, CUmipmappedArray,
-    CUmodule, CUpointer_attribute, CUresult, CUstream, CUstreamCaptureMode, NullStream,
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY2D,
+    CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdevice,
+    CUdeviceptr, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUhostFn, CUlaunchConfig,
+    CUlibrary, CUmemAllocationHandleType, CUmemAllocationProp, CUmemGenericAllocationHandle,
+    CUmemLocation, CUmemPool_attribute, CUmemPoolProps, CUmemcpyAttributes, CUmemoryPool,
+    CUmipmappedArray, CUmodule, CUpointer_attribute, CUresult, CUstream, CUstreamCaptureMode,
+    NullStream,
 };
 use crate::{guard, handlers, redirect};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -192,6 +193,12 @@ macro_rules! cuda_symbols {
             Observe launch::launch_host_func
                 [cuLaunchHostFunc: Legacy, cuLaunchHostFunc_ptsz: PerThread]
                 (stream: CUstream, function: CUhostFn, data: *mut c_void);
+            Observe launch::stream_add_callback
+                [cuStreamAddCallback: Legacy, cuStreamAddCallback_ptsz: PerThread]
+                (stream: CUstream, callback: *const c_void, data: *mut c_void, flags: u32);
+            Observe launch::launch_cooperative_kernel_multi_device
+                [cuLaunchCooperativeKernelMultiDevice: Legacy]
+                (launches: *mut CUDA_LAUNCH_PARAMS, count: u32, flags: u32);
             Observe launch::graph_launch [cuGraphLaunch: Legacy, cuGraphLaunch_ptsz: PerThread]
                 (graph: CUgraphExec, stream: CUstream);
             Observe launch::launch [cuLaunch: Legacy]

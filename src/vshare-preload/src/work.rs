@@ -46,6 +46,26 @@ pub(crate) fn submit(
     result
 }
 
+/// Submits one piece of work to several streams.
+pub(crate) fn submit_to_all(entry: Entry, streams: &[CUstream], real: Real<'_>) -> CUresult {
+    if !process::is_on() || !arenas::any() {
+        return real.call();
+    }
+    let running = streams.iter().filter(|&&stream| !captures::takes(stream));
+    let keys: Vec<Key> = running.map(|&s| Key::of(entry.null_stream, s)).collect();
+    let tick = process::tick();
+    for &key in &keys {
+        if !streams::is_solo(key) {
+            streams::enter(key, tick);
+        }
+    }
+    let result = real.call();
+    for &key in &keys {
+        note_submitted(key);
+    }
+    result
+}
+
 /// Work has been submitted. Whether its stream is solo is asked anew: another may have had work
 /// meanwhile.
 fn note_submitted(key: Key) {

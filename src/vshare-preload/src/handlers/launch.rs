@@ -1,12 +1,14 @@
 //! Kernels, graphs and host functions.
 #![expect(unsafe_code, reason = "reads the configuration of a launch")]
 
-use crate::cuda::{CUfunction, CUgraphExec, CUhostFn, CUlaunchConfig, CUresult, CUstream};
+use crate::cuda::{
+    CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUhostFn, CUlaunchConfig, CUresult, CUstream,
+};
 use crate::guard::Real;
 use crate::report;
 use crate::symbols::Entry;
 use crate::touches::Touches;
-use crate::work::submit;
+use crate::work::{submit, submit_to_all};
 use std::ffi::{c_int, c_void};
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -97,6 +99,36 @@ pub(crate) fn launch_host_func(
     _data: *mut c_void,
 ) -> CUresult {
     submit(entry, stream, Touches::Host, real)
+}
+
+pub(crate) fn stream_add_callback(
+    entry: Entry,
+    real: Real<'_>,
+    stream: CUstream,
+    _callback: *const c_void,
+    _data: *mut c_void,
+    _flags: u32,
+) -> CUresult {
+    submit(entry, stream, Touches::Host, real)
+}
+
+/// One kernel on several devices: what each part names is left to be faulted in.
+pub(crate) fn launch_cooperative_kernel_multi_device(
+    entry: Entry,
+    real: Real<'_>,
+    launches: *mut CUDA_LAUNCH_PARAMS,
+    count: u32,
+    _flags: u32,
+) -> CUresult {
+    if launches.is_null() {
+        return real.call();
+    }
+    // SAFETY: the program passes `count` launches, which the driver is about to read, too.
+    let launches = unsafe { std::slice::from_raw_parts(launches, count as usize) };
+    let streams: Vec<CUstream> = launches.iter().map(|l| l.hStream).collect();
+    report::add(report::LAUNCHES, u64::from(count));
+    report::add(report::LAUNCHES_UNKNOWN, u64::from(count));
+    submit_to_all(entry, &streams, real)
 }
 
 pub(crate) fn graph_launch(
