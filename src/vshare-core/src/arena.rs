@@ -191,7 +191,8 @@ impl Arena {
         }
     }
 
-    /// See [`Residency::leave`].
+    /// See [`Residency::leave`]. Pages that are to be dropped are kept from being handed out until
+    /// [`Self::left`] says that they are: a new owner's data must not be dropped with them.
     pub fn leave(
         &mut self,
         most: u64,
@@ -199,13 +200,25 @@ impl Arena {
         may_drop: bool,
         ended: impl Fn(u64) -> bool,
     ) -> Leave {
-        self.residency.leave(most, piece, may_drop, ended)
+        let pool = &self.pool;
+        let leave = self
+            .residency
+            .leave(most, piece, |page| may_drop && pool.is_free(page), ended);
+        if let Leave::Drop(runs) = &leave {
+            for &run in runs {
+                self.pool.withhold(run);
+            }
+        }
+        leave
     }
 
     /// See [`Residency::left`].
     pub fn left(&mut self, run: Run, dropped: bool, ok: bool) {
         self.residency
             .left(run, dropped, ok, |p| self.pool.owner(p));
+        if dropped {
+            self.pool.restore(run);
+        }
     }
 
     /// Where things lie.
@@ -329,6 +342,22 @@ mod tests {
         arena.arrived(first.populate[0], true);
         assert_eq!(arena.allocate(2 * PAGE, None, 0).unwrap().populate.len(), 0);
         assert_eq!(arena.residency().missing(), 2);
+    }
+
+    #[test]
+    fn pages_that_are_being_dropped_are_handed_to_nobody() {
+        let mut arena = arena(4, 4);
+        arena.add_extent(1 << 40, 4 * PAGE);
+        let first = arena.allocate(4 * PAGE, None, 0).unwrap();
+        arena.arrived(first.populate[0], true);
+        arena.free(first.address, After::Nothing, 1).unwrap();
+        let Leave::Drop(runs) = arena.leave(4, 4, true, |_| true) else {
+            panic!("nothing to drop");
+        };
+        assert!(arena.allocate(PAGE, None, 0).is_err());
+        arena.left(runs[0], true, true);
+        let again = arena.allocate(4 * PAGE, None, 0).unwrap();
+        assert_eq!(again.populate, runs);
     }
 
     #[test]

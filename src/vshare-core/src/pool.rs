@@ -237,6 +237,22 @@ impl Pool {
         }
     }
 
+    /// Whether a page is free to all.
+    #[must_use]
+    pub fn is_free(&self, page: u64) -> bool {
+        self.free.pages.contains(page, 1)
+    }
+
+    /// Keeps free pages from being handed out, until [`Self::restore`].
+    pub fn withhold(&mut self, run: Run) {
+        self.free.pages.remove(run.first, run.pages);
+    }
+
+    /// Undoes [`Self::withhold`].
+    pub fn restore(&mut self, run: Run) {
+        self.free.pages.insert(run.first, run.pages);
+    }
+
     /// Closes a slot's young generation: what is freed from now on no longer belongs to it.
     /// Returns whether there is a closed generation now that had none before, and so needs a
     /// fence. While one waits, the young one stays open.

@@ -402,20 +402,18 @@ impl Residency {
 
     /// Plans for up to `most` pages to leave; of those that must be copied only up to `piece`, so that
     /// their room is there soon. `ended(tick)` tells whether all work up to a tick has
-    /// ended; `may_drop` whether the driver can drop pages at all. What is planned counts as
+    /// ended; `may_drop(page)` whether a page that nobody owns may be dropped. What is planned counts as
     /// resident until [`Self::left`] reports its end.
     pub fn leave(
         &mut self,
         most: u64,
         piece: u64,
-        may_drop: bool,
+        may_drop: impl Fn(u64) -> bool,
         ended: impl Fn(u64) -> bool,
     ) -> Leave {
-        if may_drop {
-            let runs = self.droppable(most, &ended);
-            if !runs.is_empty() {
-                return Leave::Drop(runs);
-            }
+        let runs = self.droppable(most, &may_drop, &ended);
+        if !runs.is_empty() {
+            return Leave::Drop(runs);
         }
         let most = most.min(piece);
         let mut next = self.queue.oldest();
@@ -484,7 +482,12 @@ impl Residency {
         }
     }
 
-    fn droppable(&mut self, most: u64, ended: &impl Fn(u64) -> bool) -> Vec<Run> {
+    fn droppable(
+        &mut self,
+        most: u64,
+        may_drop: &impl Fn(u64) -> bool,
+        ended: &impl Fn(u64) -> bool,
+    ) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut left = most;
         'all: for (first, length) in self.dead.iter() {
@@ -492,7 +495,7 @@ impl Residency {
                 if left == 0 {
                     break 'all;
                 }
-                if self.page(page).is_some_and(|p| ended(p.freed)) {
+                if may_drop(page) && self.page(page).is_some_and(|p| ended(p.freed)) {
                     push(&mut runs, page);
                     left -= 1;
                 }

@@ -53,7 +53,9 @@ impl World {
     }
 
     fn leave(&mut self, most: u64, may_drop: bool, ended: u64) -> Leave {
-        let leave = self.residency.leave(most, most, may_drop, |t| t <= ended);
+        let leave = self
+            .residency
+            .leave(most, most, |_| may_drop, |t| t <= ended);
         let (runs, dropped) = match &leave {
             Leave::Drop(runs) => (runs, true),
             Leave::Evict(runs) => (runs, false),
@@ -185,7 +187,7 @@ fn a_move_that_fails_leaves_the_page_where_it_was() {
         .arrived(fetch.populate[0], false, |p| w.pool.owner(p));
     assert_eq!((w.residency.resident(), w.residency.missing()), (0, 2));
     w.use_now(&[a]);
-    let Leave::Evict(runs) = w.residency.leave(9, 9, true, |_| true) else {
+    let Leave::Evict(runs) = w.residency.leave(9, 9, |_| true, |_| true) else {
         panic!("nothing leaves");
     };
     w.residency.left(runs[0], false, false, |p| w.pool.owner(p));
@@ -230,11 +232,12 @@ fn random_moves_keep_every_count_right() {
                     }
                 }
                 3 => {
+                    let can_drop = random.below(2) == 0;
                     let ended = w.tick - random.below(4).min(w.tick);
                     match w.residency.leave(
                         1 + random.below(6),
                         1 + random.below(6),
-                        random.below(2) == 0,
+                        |_| can_drop,
                         |t| t <= ended,
                     ) {
                         Leave::Drop(runs) => {

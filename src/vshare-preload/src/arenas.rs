@@ -21,8 +21,6 @@ pub(crate) enum Kind {
 pub(crate) struct Owned {
     pub(crate) context: CUcontext,
     pub(crate) device: CUdevice,
-    /// Whether the context is its device's primary one.
-    pub(crate) primary: bool,
     pub(crate) kind: Kind,
     pub(crate) arena: Arena,
     /// What may be held on the device by all its arenas together, bytes.

@@ -107,6 +107,7 @@ calls! {
     stream_create = c"cuStreamCreate" (stream: *mut CUstream, flags: u32);
     stream_synchronize_call = c"cuStreamSynchronize" (stream: CUstream);
     stream_wait = c"cuStreamWaitEvent" (stream: CUstream, event: CUevent, flags: u32);
+    stream_get_ctx = c"cuStreamGetCtx" (stream: CUstream, context: *mut CUcontext);
     stream_is_capturing = c"cuStreamIsCapturing" (stream: CUstream, status: *mut u32);
     exchange_capture_mode = c"cuThreadExchangeStreamCaptureMode" (mode: *mut u32);
     event_create = c"cuEventCreate" (event: *mut CUevent, flags: u32);
@@ -130,25 +131,37 @@ pub(crate) fn set_context(context: CUcontext) -> Answer<()> {
 
 /// Runs `f` with `context` current.
 pub(crate) fn in_context<T>(context: CUcontext, f: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    /// Gives the thread its own context back, also when a defect of ours unwinds.
+    struct Pushed;
+    impl Drop for Pushed {
+        fn drop(&mut self) {
+            let mut popped = CUcontext::NULL;
+            _ = ctx_pop(&raw mut popped);
+        }
+    }
     if current_context() == Some(context) {
         return f();
     }
     ctx_push(context)?;
-    let result = f();
-    let mut popped = CUcontext::NULL;
-    ctx_pop(&raw mut popped)?;
-    result
+    let _pushed = Pushed;
+    f()
 }
 
 /// Runs `f` so that a capture in the program's streams neither forbids nor records its calls.
 pub(crate) fn outside_captures<T>(f: impl FnOnce() -> T) -> T {
+    /// Gives the thread its own mode back, also when a defect of ours unwinds.
+    struct Mode(Option<u32>);
+    impl Drop for Mode {
+        fn drop(&mut self) {
+            if let Some(mut mode) = self.0 {
+                _ = exchange_capture_mode(&raw mut mode);
+            }
+        }
+    }
     let mut mode = CAPTURE_RELAXED;
     let relaxed = exchange_capture_mode(&raw mut mode).is_ok();
-    let result = f();
-    if relaxed {
-        _ = exchange_capture_mode(&raw mut mode);
-    }
-    result
+    let _own = Mode(relaxed.then_some(mode));
+    f()
 }
 
 /// As [`outside_captures`], for the whole life of a thread of ours.
@@ -364,9 +377,28 @@ pub(crate) fn record(event: CUevent, stream: CUstream) -> Answer<()> {
     event_record(event, stream)
 }
 
-/// Whether the work before an event has ended. A context whose work failed has no more work.
+/// A stream's context.
+pub(crate) fn stream_context(stream: CUstream) -> Option<CUcontext> {
+    let mut context = CUcontext::NULL;
+    stream_get_ctx(stream, &raw mut context).ok()?;
+    (context != CUcontext::NULL).then_some(context)
+}
+
+/// Whether the work before an event has ended. A context whose work failed has no more work; but an
+/// event that may not be asked, or has been captured, tells nothing.
 pub(crate) fn has_passed(event: CUevent) -> bool {
-    event_query(event) != Err(CUresult::NOT_READY)
+    match event_query(event) {
+        Ok(()) => true,
+        Err(
+            CUresult::NOT_READY
+            | CUresult::INVALID_VALUE
+            | CUresult::INVALID_HANDLE
+            | CUresult::NOT_FOUND
+            | CUresult::UNKNOWN,
+        ) => false,
+        // 900 to 907: captures.
+        Err(CUresult(code)) => !(900..=907).contains(&code),
+    }
 }
 
 /// A kernel's parameters in order: (offset, size), bytes. The handle may be of either kind,

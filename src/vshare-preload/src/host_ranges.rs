@@ -117,7 +117,13 @@ impl HostRanges {
         FLYING.store(self.flying.len(), Ordering::Relaxed);
     }
 
+    /// A context has died, with its work.
+    pub(crate) fn context_gone(&mut self, context: CUcontext) {
+        self.ended(context, u64::MAX);
+    }
+
     /// Contexts that may have such work in flight.
+    #[cfg(test)]
     pub(crate) fn flying(&self) -> Vec<CUcontext> {
         self.flying.iter().map(|f| f.context).collect()
     }
@@ -144,9 +150,9 @@ pub(crate) enum Due {
     WaitAndWatch,
 }
 
-/// What a free must do now.
-pub(crate) fn due() -> Due {
-    if FLYING.load(Ordering::Relaxed) > 0 {
+/// What a free must do now; `flying`: its block's context may have such work in flight.
+pub(crate) fn due(flying: bool) -> Due {
+    if flying {
         Due::Wait
     } else if !any() || WATCHED.load(Ordering::Relaxed) {
         Due::Nothing

@@ -17,6 +17,9 @@ pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Resul
     if is_forbidden(context) {
         return Some(Err(CUresult::STREAM_CAPTURE_UNSUPPORTED));
     }
+    if let Some(key) = order {
+        streams::know(key);
+    }
     let mut help = Help::Settle;
     loop {
         match plan(context, bytes, order, tag)? {
@@ -60,6 +63,9 @@ fn plan(context: CUcontext, bytes: u64, order: Option<Key>, tag: u64) -> Option<
     Some(planned.map(|grant| (grant, live)))
 }
 
+/// Extents that one allocation gets, or waits for others to get, before it gives up.
+const EXTENTS: u8 = 64;
+
 /// What is tried, in this order, when the pool has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Help {
@@ -78,7 +84,7 @@ impl Help {
         match self {
             Self::Settle => {
                 settle();
-                Some(Self::Extend(3))
+                Some(Self::Extend(EXTENTS))
             }
             Self::Extend(tries) if tries > 0 && setup::extend(context, pages).is_ok() => {
                 Some(Self::Extend(tries - 1))
@@ -139,9 +145,15 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
     if is_forbidden(context) {
         return Some(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
+    if let Some(key) = order {
+        streams::know(key);
+    }
+    let before = process::now();
     let waited = order.is_none() && wait_if_due(context);
     let mut guard = process::state();
     let state = &mut *guard;
+    // Other contexts' work was not waited for.
+    let waited = waited && state.streams.have_ended(before);
     let after = match order {
         _ if waited || state.streams.are_none() => After::Nothing,
         Some(key) if streams::is_solo(key) => After::Nothing,
@@ -207,7 +219,7 @@ fn wait_if_due(context: CUcontext) -> bool {
     }
     let due = match process::config().free_wait {
         FreeWait::Always => Due::Wait,
-        FreeWait::Auto => host_ranges::due(),
+        FreeWait::Auto => host_ranges::due(process::state().host.is_flying(context)),
         FreeWait::Never => Due::Nothing,
     };
     if due == Due::Nothing {
@@ -222,15 +234,7 @@ fn wait_if_due(context: CUcontext) -> bool {
             state.host.set_flying(owned.context, tick, true);
         }
     }
-    let mut others = process::state().host.flying();
-    if !host_ranges::are_watched() {
-        others.extend(process::state().arenas.iter().map(|o| o.context));
-    }
-    for other in others {
-        if other != context {
-            streams::synchronize(other);
-        }
-    }
+    // The block's own context, as the driver does: another may have work that waits for this thread.
     streams::synchronize(context)
 }
 

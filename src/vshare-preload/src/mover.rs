@@ -138,15 +138,27 @@ fn work() {
     }
 }
 
-/// Lets pages of one arena leave until nothing more is wanted, or nothing can.
+/// Lets pages of one arena leave until nothing more is wanted, or nothing can. The context cannot end
+/// meanwhile.
 fn serve(context: CUcontext) {
     if need(context) == 0 {
         answer(context, false);
         return;
     }
+    let Some(_busy) = road::Busy::new(context) else {
+        answer(context, true);
+        return;
+    };
     if driver::set_context(context).is_err() {
+        answer(context, true);
         return;
     }
+    make_room(context);
+    memory::settle();
+    report::gauges();
+}
+
+fn make_room(context: CUcontext) {
     let mut protected = false;
     let mut patience: Option<Deadline> = None;
     loop {
@@ -173,6 +185,8 @@ fn serve(context: CUcontext) {
                 } else if !is_waited_for(context) {
                     // Room ahead of need is not worth a page that is in use; the next work asks again.
                     break;
+                } else if is_wanted_elsewhere(context) {
+                    break;
                 } else if patience.is_none() {
                     patience = Some(Deadline::after_ms(PATIENCE_MS));
                 }
@@ -194,8 +208,6 @@ fn serve(context: CUcontext) {
     if protected {
         protect(context, false);
     }
-    memory::settle();
-    report::gauges();
 }
 
 /// Tells whoever waits for room in an arena that there is what there can be.
@@ -205,6 +217,14 @@ fn answer(context: CUcontext, stuck: bool) {
         owned.stuck = stuck;
     }
     moved();
+}
+
+/// Whether somebody waits for room in another arena.
+fn is_wanted_elsewhere(context: CUcontext) -> bool {
+    process::state()
+        .arenas
+        .iter()
+        .any(|o| o.context != context && o.wanted > 0)
 }
 
 /// Whether somebody waits for room in an arena.

@@ -130,8 +130,8 @@ pub(crate) fn loaded() {
 /// Work in flight, and its bookkeeping, as a forked child sees it: not its own.
 fn become_child() {
     report::disown();
-    mover::forget();
     if USED.load(Ordering::Relaxed) {
+        mover::forget();
         turn_off();
     }
 }
@@ -150,9 +150,16 @@ pub(crate) struct Sums {
     pub(crate) device_class: u64,
 }
 
-/// See [`Sums`].
-pub(crate) fn sums() -> Sums {
-    state().arenas.sums()
+/// See [`Sums`]. `None`: the lock is not to be had, perhaps because this thread was interrupted while
+/// it had it.
+pub(crate) fn sums() -> Option<Sums> {
+    for _ in 0..10_000 {
+        if let Some(state) = STATE.try_lock() {
+            return Some(state.arenas.sums());
+        }
+        std::thread::yield_now();
+    }
+    None
 }
 
 /// Keeps the lock across `fork`, so that the child does not inherit it held by a thread it lacks.

@@ -114,7 +114,9 @@ pub(crate) fn live(bytes: u64) {
 
 /// Writes the sums over all arenas. Called with no lock held.
 pub(crate) fn gauges() {
-    let sums = process::sums();
+    let Some(sums) = process::sums() else {
+        return;
+    };
     with(|w| {
         w.counter(LIVE_BYTES).set(sums.live);
         w.counter(PEAK_LIVE_BYTES).max(sums.peak_live);

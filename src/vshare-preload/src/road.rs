@@ -27,6 +27,23 @@ struct Way {
     outward: CUstream,
 }
 
+/// Keeps a context from ending while it lives.
+#[derive(Debug)]
+pub(crate) struct Busy(CUcontext);
+
+impl Busy {
+    /// `None`: the context is about to end.
+    pub(crate) fn new(context: CUcontext) -> Option<Self> {
+        begin(context).map(|_| Self(context))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        end(self.0);
+    }
+}
+
 /// Announces moves in an arena, so that its context does not end under them.
 fn begin(context: CUcontext) -> Option<Way> {
     let mut state = process::state();

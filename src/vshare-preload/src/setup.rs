@@ -72,7 +72,6 @@ fn make(context: CUcontext) -> Answer<Owned> {
     Ok(Owned {
         context,
         device,
-        primary: driver::primary_context(device) == Some(context),
         kind,
         arena: Arena::new(Terms {
             order: match config.policy {
@@ -223,7 +222,7 @@ pub(crate) fn extend(context: CUcontext, pages: u64) -> Answer<()> {
 /// another thread has just got one.
 fn begin_extending(context: CUcontext, pages: u64) -> Answer<Option<(Kind, Vec<u64>)>> {
     let mut waited = false;
-    let deadline = Deadline::after_ms(2000);
+    let deadline = Deadline::after_ms(20_000);
     let mut answer = Err(CUresult::OUT_OF_MEMORY);
     wait_until(deadline, || {
         let mut state = process::state();

@@ -32,6 +32,8 @@ pub(crate) fn submit(
     let tick = process::tick();
     if !streams::is_solo(key) {
         streams::enter(key, tick);
+    } else if streams::is_reuse_unmarked() {
+        streams::mark_reuse(key);
     }
     let result =
         if engine::is_needed() || host_ranges::are_watched() || matches!(touches, Touches::Host) {

@@ -1,9 +1,9 @@
 //! Streams that record a graph instead of running.
 
-use crate::captures;
 use crate::cuda::{CUgraph, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode};
 use crate::guard::Real;
 use crate::symbols::Entry;
+use crate::{arenas, captures, process, streams};
 use std::ffi::c_void;
 
 pub(crate) fn stream_begin_capture_v1(
@@ -40,15 +40,22 @@ pub(crate) fn stream_begin_capture_to_graph(
 pub(crate) fn stream_end_capture(
     _entry: Entry,
     real: Real<'_>,
-    _stream: CUstream,
+    stream: CUstream,
     _graph: *mut CUgraph,
 ) -> CUresult {
+    // A stream that captures nothing is refused, and ends nothing.
+    let capturing = captures::takes(stream);
     let result = real.call();
-    captures::ended();
+    if capturing {
+        captures::ended();
+    }
     result
 }
 
 fn begin(real: Real<'_>) -> CUresult {
+    if process::is_on() && arenas::any() {
+        streams::leave_for_capture();
+    }
     let result = real.call();
     if result == CUresult::SUCCESS {
         captures::begun();

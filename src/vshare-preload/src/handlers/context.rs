@@ -17,11 +17,11 @@ pub(crate) fn init(_entry: Entry, real: Real<'_>, _flags: u32) -> CUresult {
 }
 
 pub(crate) fn ctx_destroy(_entry: Entry, real: Real<'_>, context: CUcontext) -> CUresult {
-    ending(&|o| o.context == context, real)
+    ending(Some(context), real)
 }
 
 pub(crate) fn ctx_detach(_entry: Entry, real: Real<'_>, context: CUcontext) -> CUresult {
-    ending(&|o| o.context == context, real)
+    ending(Some(context), real)
 }
 
 pub(crate) fn device_primary_ctx_reset(
@@ -29,7 +29,7 @@ pub(crate) fn device_primary_ctx_reset(
     real: Real<'_>,
     device: CUdevice,
 ) -> CUresult {
-    ending(&|o| o.primary && o.device == device, real)
+    ending(driver::primary_context(device), real)
 }
 
 pub(crate) fn device_primary_ctx_release(
@@ -59,81 +59,71 @@ pub(crate) fn ctx_synchronize_v2(_entry: Entry, real: Real<'_>, context: CUconte
     work::synchronize_context(context, real)
 }
 
-/// Contexts end in this call: their arenas are forgotten before it, because what the driver frees
-/// may be other memory the moment after, and brought back if the driver refuses.
-fn ending(which: &dyn Fn(&Owned) -> bool, real: Real<'_>) -> CUresult {
+/// A context ends in this call: its arena is forgotten before it, because what the driver frees may
+/// be other memory the moment after, and brought back if the driver refuses.
+fn ending(context: Option<CUcontext>, real: Real<'_>) -> CUresult {
     touches::forget_functions();
-    let contexts = close(which);
-    let removed: Vec<Owned> = contexts
-        .iter()
-        .filter_map(|&context| process::state().arenas.remove(context))
-        .collect();
+    let Some(context) = context.filter(|_| process::is_on()) else {
+        return real.call();
+    };
+    close(context);
+    let removed = process::state().arenas.remove(context);
     let result = real.call();
-    for mut owned in removed {
-        if result == CUresult::SUCCESS {
-            lost(&owned);
-        } else {
-            owned.closing = false;
-            let mut state = process::state();
-            state.arenas.add(owned);
-            state.arenas.publish();
-            state.arenas.publish_bounds();
-        }
+    if result == CUresult::SUCCESS {
+        lost(context, removed.as_ref());
+    } else if let Some(mut owned) = removed {
+        owned.closing = false;
+        let mut state = process::state();
+        state.arenas.add(owned);
+        state.arenas.publish();
+        state.arenas.publish_bounds();
     }
     result
 }
 
 /// A reference to a primary context is given back; with the last one it ends.
 fn releasing(device: CUdevice, real: Real<'_>) -> CUresult {
-    let contexts = close(&|o| o.primary && o.device == device);
+    let context = driver::primary_context(device).filter(|_| process::is_on());
+    let Some(context) = context else {
+        return real.call();
+    };
+    close(context);
     let result = real.call();
-    let ended = result == CUresult::SUCCESS && driver::primary_is_active(device) == Ok(false);
-    for context in contexts {
-        let mut state = process::state();
-        if ended {
-            let owned = state.arenas.remove(context);
-            drop(state);
-            if let Some(owned) = owned {
-                lost(&owned);
-            }
-        } else if let Some(owned) = state.arenas.of(context) {
-            owned.closing = false;
-        }
+    if result == CUresult::SUCCESS && driver::primary_is_active(device) == Ok(false) {
+        touches::forget_functions();
+        let removed = process::state().arenas.remove(context);
+        lost(context, removed.as_ref());
+    } else if let Some(owned) = process::state().arenas.of(context) {
+        owned.closing = false;
     }
     result
 }
 
-/// Lets no more moves begin in these arenas, and waits for those under way to end.
-fn close(which: &dyn Fn(&Owned) -> bool) -> Vec<CUcontext> {
-    if !process::is_on() {
-        return Vec::new();
+/// Lets no more moves begin in a context's arena, and waits for those under way, and for threads that
+/// are about to name its streams.
+fn close(context: CUcontext) {
+    if let Some(owned) = process::state().arenas.of(context) {
+        owned.closing = true;
     }
-    let contexts: Vec<CUcontext> = process::state()
-        .arenas
-        .iter_mut()
-        .filter(|o| which(o))
-        .map(|owned| {
-            owned.closing = true;
-            owned.context
-        })
-        .collect();
-    if !contexts.is_empty() {
-        wait_until(Deadline::after_ms(10_000), || {
-            let mut state = process::state();
-            contexts
-                .iter()
-                .all(|&c| state.arenas.of(c).is_none_or(|o| o.busy == 0))
-        });
-    }
-    contexts
+    wait_until(Deadline::after_ms(10_000), || {
+        let mut state = process::state();
+        let busy = state.arenas.of(context).is_some_and(|o| o.busy > 0);
+        !busy && !state.streams.are_named(context)
+    });
 }
 
-fn lost(owned: &Owned) {
-    process::state().streams.context_gone(owned.context);
-    report::record(Record::ContextLost {
-        context: owned.context.0 as u64,
-        bytes: owned.arena.ledger().live,
-        device: u64::from(owned.device.0.unsigned_abs()),
-    });
-    report::gauges();
+/// A context has ended, and with it its streams, whether or not it had an arena.
+fn lost(context: CUcontext, arena: Option<&Owned>) {
+    let mut state = process::state();
+    state.streams.context_gone(context);
+    state.host.context_gone(context);
+    drop(state);
+    if let Some(owned) = arena {
+        report::record(Record::ContextLost {
+            context: context.0 as u64,
+            bytes: owned.arena.ledger().live,
+            device: u64::from(owned.device.0.unsigned_abs()),
+        });
+        report::gauges();
+    }
 }

@@ -6,14 +6,19 @@ use crate::streams::{self, Key};
 use crate::symbols::Entry;
 use crate::touches::Touches;
 use crate::work::{self, submit};
-use crate::{arenas, process};
+use crate::{arenas, captures, process};
 use std::ffi::c_void;
 
 pub(crate) fn stream_destroy(entry: Entry, real: Real<'_>, stream: CUstream) -> CUresult {
+    let capturing = captures::takes(stream);
     if process::is_on() && arenas::any() {
         streams::destroying(Key::of(entry.null_stream, stream));
     }
-    real.call()
+    let result = real.call();
+    if capturing && result == CUresult::SUCCESS {
+        captures::ended();
+    }
+    result
 }
 
 pub(crate) fn stream_synchronize(entry: Entry, real: Real<'_>, stream: CUstream) -> CUresult {

@@ -38,6 +38,11 @@ impl Key {
         }
     }
 
+    /// Whether it is a legacy default stream.
+    pub(super) fn is_legacy(self) -> bool {
+        self.handle == CUstream::LEGACY
+    }
+
     /// The handle by which any entry point means this stream.
     pub(crate) const fn handle(self) -> CUstream {
         self.handle

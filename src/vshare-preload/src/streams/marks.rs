@@ -1,7 +1,8 @@
 //! Marks: events behind the program's work, which tell how far it has come.
 
 use super::{Key, Mark};
-use crate::cuda::{CUcontext, CUevent};
+use crate::captures;
+use crate::cuda::{CUcontext, CUevent, CUresult};
 use crate::driver::{self, Answer};
 use crate::process;
 
@@ -13,7 +14,14 @@ const MARK_BYTES: u64 = 32 << 20;
 const MARKS: usize = 256;
 
 /// Records an event behind what is now in a stream.
+///
+/// # Errors
+/// Not while a capture is on, in a stream that takes part in it, nor in the legacy stream, which would
+/// end it.
 pub(super) fn record_in(key: Key, context: CUcontext) -> Answer<CUevent> {
+    if captures::any() && (key.is_legacy() || driver::is_capturing(key.handle())) {
+        return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+    }
     let unused = process::state().streams.take_event(context);
     driver::outside_captures(|| {
         driver::in_context(context, || {
@@ -93,11 +101,8 @@ pub(crate) fn mark_others(but: Option<Key>) {
             .collect()
     };
     for (key, context, tick) in targets {
-        let capturing = driver::is_capturing(key.handle());
-        if !capturing {
-            let recorded = record_in(key, context);
-            set_mark(key, context, tick, recorded);
-        }
+        let recorded = record_in(key, context);
+        set_mark(key, context, tick, recorded);
         if let Some(line) = process::state().streams.line(key) {
             line.pins = line.pins.saturating_sub(1);
         }
@@ -125,9 +130,6 @@ pub(crate) fn poll() {
             .flat_map(|l| l.marks.iter().take(8).map(|m| (l.key, *m, l.context)))
             .collect()
     };
-    if fronts.is_empty() {
-        return;
-    }
     let mut passed = Vec::new();
     driver::outside_captures(|| {
         let mut blocked: Option<Key> = None;
@@ -158,7 +160,5 @@ pub(crate) fn poll() {
         line.end(mark.tick);
         streams.unused_events.push((context, mark.event));
     }
-    streams
-        .lines
-        .retain(|l| !(l.gone && l.marks.is_empty() && l.is_idle()));
+    streams.forget_gone();
 }

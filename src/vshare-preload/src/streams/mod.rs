@@ -2,8 +2,10 @@
 //!
 //! **Solo.** As long as all work goes to one stream, freed memory may be used again at once: the
 //! new owner's work comes after the old one's in that stream. No events, no waiting memory, and a
-//! launch costs one comparison. That ends with the first work in another stream, which is made to
-//! wait (on the device, by an event) for the solo stream if anything was freed meanwhile.
+//! launch costs one comparison. That ends with the first work in another stream of the device, which
+//! is made to wait (on the device) for the solo stream's work from before the last free: an event is
+//! recorded before the first work after each free, so that nobody waits for work that may in turn be
+//! waiting for them.
 //!
 //! **Many.** After that a block that is freed waits until the streams have passed the free, which
 //! is known from *marks*: events recorded now and then behind the program's work. When one stream
@@ -19,12 +21,14 @@ mod order;
 
 pub(crate) use key::Key;
 pub(crate) use marks::{after, lacks_marks, mark, mark_others, poll};
-pub(crate) use order::{destroying, enter, submitted, synchronize};
+pub(crate) use order::{
+    destroying, enter, know, leave_for_capture, mark_reuse, submitted, synchronize,
+};
 
 use crate::cuda::{CUcontext, CUevent};
-use crate::{driver, process};
+use crate::{captures, process};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vshare_core::block::Slot;
 
 /// [`Key::word`] of the solo stream; 0: there is none.
@@ -34,6 +38,14 @@ static SOLO: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn is_solo(key: Key) -> bool {
     let word = key.word();
     word != 0 && SOLO.load(Ordering::Relaxed) == word
+}
+
+/// Whether something was freed for use at once since the solo stream's reuse event was recorded.
+static REUSE_UNMARKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the solo stream's next work must have an event before it: see [`order::mark_reuse`].
+pub(crate) fn is_reuse_unmarked() -> bool {
+    REUSE_UNMARKED.load(Ordering::Relaxed)
 }
 
 /// Whether there is a solo stream.
@@ -112,6 +124,8 @@ pub(crate) struct Streams {
     solo: Option<Key>,
     /// Whether memory has been freed, for use at once, since the solo stream was last waited for.
     reused: bool,
+    /// The event recorded in the solo stream before its first work after the last free.
+    reuse: Option<(CUevent, CUcontext)>,
     /// A stream that was solo and whose order reuse relied on: other streams' next work must wait
     /// for it, and no barrier has been made yet.
     owed: Option<Key>,
@@ -120,8 +134,9 @@ pub(crate) struct Streams {
     barrier: Barrier,
     barriers: u64,
     streak: (Option<Key>, u32),
-    /// Slots that have been given out.
+    /// Slots that have been given out, and those whose stream has gone and whose work has ended.
     slots: u32,
+    unused_slots: Vec<Slot>,
     unused_events: Vec<(CUcontext, CUevent)>,
 }
 
@@ -131,12 +146,14 @@ impl Streams {
             lines: Vec::new(),
             solo: None,
             reused: false,
+            reuse: None,
             owed: None,
             retired: VecDeque::new(),
             barrier: Barrier::None,
             barriers: 0,
             streak: (None, 0),
             slots: 0,
+            unused_slots: Vec::new(),
             unused_events: Vec::new(),
         }
     }
@@ -149,16 +166,14 @@ impl Streams {
     fn line_or_new(&mut self, key: Key) -> &mut Line {
         let found = self.lines.iter().position(|l| l.key == key && !l.gone);
         let at = found.unwrap_or_else(|| {
-            self.slots += 1;
-            let context = if key.context == CUcontext::NULL {
-                driver::current_context().unwrap_or(CUcontext::NULL)
-            } else {
-                key.context
-            };
+            let slot = self.unused_slots.pop().unwrap_or_else(|| {
+                self.slots += 1;
+                Slot(self.slots)
+            });
             self.lines.push(Line {
                 key,
-                slot: Slot(self.slots),
-                context,
+                slot,
+                context: key.context,
                 last: 0,
                 ended: 0,
                 marked: 0,
@@ -243,6 +258,18 @@ impl Streams {
     /// Memory was freed for use at once.
     pub(crate) fn note_reuse(&mut self) {
         self.reused = true;
+        REUSE_UNMARKED.store(true, Ordering::Relaxed);
+    }
+
+    /// The event to record in the solo stream before its next work, if there was a free since the last
+    /// was; `Some(None)`: a new one.
+    fn take_reuse(&mut self, key: Key) -> Option<(CUcontext, Option<CUevent>)> {
+        if self.solo != Some(key) || !REUSE_UNMARKED.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let context = self.line(key)?.context;
+        let event = self.reuse.filter(|r| r.1 == context).map(|r| r.0);
+        Some((context, event))
     }
 
     /// All work of a context submitted up to `tick` has ended.
@@ -266,6 +293,31 @@ impl Streams {
         }
     }
 
+    /// Whether threads are about to name streams of a context to the driver.
+    pub(crate) fn are_named(&self, context: CUcontext) -> bool {
+        self.lines
+            .iter()
+            .any(|l| l.context == context && l.pins > 0)
+    }
+
+    /// Whether a stream is known.
+    fn knows(&self, key: Key) -> bool {
+        self.lines.iter().any(|l| l.key == key && !l.gone)
+    }
+
+    /// Forgets lines of destroyed streams whose work has ended.
+    fn forget_gone(&mut self) {
+        let slots = &mut self.unused_slots;
+        self.lines.retain(|l| {
+            let forget = l.gone && l.marks.is_empty() && l.is_idle();
+            if forget {
+                // What waits in the slot has been passed: it may go to whoever has the slot next.
+                slots.push(l.slot);
+            }
+            !forget
+        });
+    }
+
     /// A context has died, with its streams and events.
     pub(crate) fn context_gone(&mut self, context: CUcontext) {
         self.lines.retain(|l| l.context != context);
@@ -274,6 +326,7 @@ impl Streams {
         }
         self.unused_events.retain(|e| e.0 != context);
         self.retired.retain(|e| e.0 != context);
+        self.reuse = self.reuse.filter(|r| r.1 != context);
         if self
             .owed
             .is_some_and(|s| self.lines.iter().all(|l| l.key != s))
@@ -320,16 +373,8 @@ impl Streams {
             && solo != key
         {
             self.owed = None;
-            let barriers = self.barriers + 1;
-            if let Some(line) = self.line(solo) {
-                line.pins += 1;
-                // It need not wait for itself.
-                line.barrier = barriers;
-                let context = line.context;
-                self.retire_barrier();
-                self.barriers = barriers;
-                self.barrier = Barrier::Making;
-                return Enter::MakeBarrier(solo, context);
+            if let Some(enter) = self.begin_barrier(solo) {
+                return enter;
             }
         }
         let (barrier, barriers) = (self.barrier, self.barriers);
@@ -343,6 +388,29 @@ impl Streams {
             }
         }
         self.count_streak(key)
+    }
+
+    /// Work in other streams must come behind the solo stream's from before the last free.
+    fn begin_barrier(&mut self, solo: Key) -> Option<Enter> {
+        let barriers = self.barriers + 1;
+        let line = self.line(solo)?;
+        // It need not wait for itself.
+        line.barrier = barriers;
+        let context = line.context;
+        let reuse = self.reuse.take().filter(|r| r.1 == context);
+        self.retire_barrier();
+        self.barriers = barriers;
+        if let (Some((event, context)), false) = (reuse, is_reuse_unmarked()) {
+            self.barrier = Barrier::Set(event, context);
+            return None;
+        }
+        if let Some(line) = self.line(solo) {
+            line.pins += 1;
+        }
+        self.barrier = Barrier::Making;
+        // The barrier will be behind everything.
+        REUSE_UNMARKED.store(false, Ordering::Relaxed);
+        Some(Enter::MakeBarrier(solo, context))
     }
 
     fn leave_solo(&mut self, solo: Key) {
@@ -381,8 +449,12 @@ impl Streams {
             && key.word() != 0
             && self.owed.is_none()
             && self.barrier != Barrier::Making
+            && !captures::any()
             && self.lines.iter().all(|l| l.key == key || l.is_idle())
         {
+            // A thread that has been told to wait for the barrier may not have done so yet.
+            self.reused |= self.barrier != Barrier::None;
+            REUSE_UNMARKED.store(self.reused, Ordering::Relaxed);
             self.retire_barrier();
             self.set_solo(Some(key));
         }

@@ -4,11 +4,12 @@ use super::marks::{mark_others, poll, record_in, set_mark};
 use super::{Barrier, Enter, Key};
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::CUcontext;
-use crate::{driver, process};
+use crate::{captures, driver, process};
 
 /// Takes note of an operation in `key`, which is not the solo stream, before it is submitted, and
 /// puts it behind whatever it must come after.
 pub(crate) fn enter(key: Key, tick: u64) {
+    know(key);
     for _ in 0..10_000 {
         let what = process::state().streams.note(key, tick);
         match what {
@@ -36,6 +37,65 @@ pub(crate) fn enter(key: Key, tick: u64) {
     wait_for_everything();
 }
 
+/// Makes a stream known, with the context that its events belong to.
+pub(crate) fn know(key: Key) {
+    if process::state().streams.knows(key) {
+        return;
+    }
+    let context = if key.context == CUcontext::NULL {
+        driver::stream_context(key.handle()).or_else(driver::current_context)
+    } else {
+        Some(key.context)
+    };
+    let mut state = process::state();
+    let line = state.streams.line_or_new(key);
+    if line.context == CUcontext::NULL {
+        line.context = context.unwrap_or(CUcontext::NULL);
+    }
+}
+
+/// Before the solo stream's first work after a free: records what other streams will have to wait
+/// for, should they have work.
+pub(crate) fn mark_reuse(key: Key) {
+    let Some((context, event)) = process::state().streams.take_reuse(key) else {
+        return;
+    };
+    let recorded = match event {
+        Some(event) => driver::outside_captures(|| {
+            driver::in_context(context, || {
+                driver::record(event, key.handle()).map(|()| event)
+            })
+        }),
+        None => record_in(key, context),
+    };
+    let mut state = process::state();
+    match recorded {
+        Ok(event) => state.streams.reuse = Some((event, context)),
+        // Whoever comes next waits for all there is.
+        Err(_) => state.streams.note_reuse(),
+    }
+}
+
+/// A stream is about to record a graph: it is no longer solo, and its work so far is marked, because
+/// nothing can be recorded in it until the graph is whole.
+pub(crate) fn leave_for_capture() {
+    let making = {
+        let mut state = process::state();
+        let streams = &mut state.streams;
+        if let Some(solo) = streams.solo {
+            streams.leave_solo(solo);
+        }
+        streams
+            .owed
+            .take()
+            .and_then(|solo| streams.begin_barrier(solo))
+    };
+    if let Some(Enter::MakeBarrier(solo, context)) = making {
+        make_barrier(solo, context);
+    }
+    mark_others(None);
+}
+
 /// The order between streams cannot be made on the device: make it by waiting.
 fn wait_for_everything() {
     let contexts: Vec<CUcontext> = {
@@ -52,13 +112,16 @@ fn wait_for_everything() {
 fn make_barrier(solo: Key, context: CUcontext) {
     let event = driver::noted("cuEventRecord", 0, record_in(solo, context));
     let mut state = process::state();
-    state.streams.barrier = event.map_or(Barrier::None, |e| Barrier::Set(e, context));
+    if let Ok(event) = event {
+        state.streams.barrier = Barrier::Set(event, context);
+    }
     if let Some(line) = state.streams.line(solo) {
         line.pins = line.pins.saturating_sub(1);
     }
     drop(state);
     if event.is_err() {
         wait_for_everything();
+        process::state().streams.barrier = Barrier::None;
     }
 }
 
@@ -98,24 +161,37 @@ pub(crate) fn destroying(key: Key) {
         let mut state = process::state();
         state.streams.line(key).is_none_or(|l| l.pins == 0)
     });
+    if order_ends {
+        // The order that made reuse safe goes with the stream: what comes next waits for its work.
+        let making = {
+            let mut state = process::state();
+            state.streams.owed = None;
+            state.streams.begin_barrier(key)
+        };
+        if let Some(Enter::MakeBarrier(solo, context)) = making {
+            make_barrier(solo, context);
+        }
+    }
     let tick = process::now();
     let recorded = record_in(key, context);
     set_mark(key, context, tick, recorded);
-    if order_ends || recorded.is_err() {
-        // The order that made reuse safe goes with the stream, or its end cannot be marked: wait.
+    if recorded.is_err() {
+        // Its end cannot be marked: wait for it.
         synchronize(context);
     }
-    let mut state = process::state();
-    if state.streams.owed == Some(key) {
-        state.streams.owed = None;
-    }
-    if let Some(line) = state.streams.line(key) {
+    if let Some(line) = process::state().streams.line(key) {
         line.gone = true;
     }
+    poll();
 }
 
 /// Waits for all work of a context, and takes note.
+///
+/// Not while a capture is on, which it would end.
 pub(crate) fn synchronize(context: CUcontext) -> bool {
+    if captures::any() {
+        return false;
+    }
     let tick = process::now();
     let waited = driver::outside_captures(|| driver::in_context(context, driver::synchronize));
     let ok = driver::noted("cuCtxSynchronize", 0, waited).is_ok();
