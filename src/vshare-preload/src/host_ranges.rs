@@ -139,6 +139,11 @@ pub(crate) fn any() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
 }
 
+/// Whether there is host memory that work could name, and nobody watches whether it does.
+pub(crate) fn are_unwatched() -> bool {
+    any() && !WATCHED.load(Ordering::Relaxed)
+}
+
 /// What a free must do about work on host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -154,7 +159,7 @@ pub(crate) enum Due {
 pub(crate) fn due(flying: bool) -> Due {
     if flying {
         Due::Wait
-    } else if !any() || WATCHED.load(Ordering::Relaxed) {
+    } else if !are_unwatched() {
         Due::Nothing
     } else if BLIND.fetch_add(1, Ordering::Relaxed) < BLIND_FREES {
         Due::Wait

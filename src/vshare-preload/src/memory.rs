@@ -13,16 +13,23 @@ use vshare_shm::record::{Cause, Class, Record};
 /// Allocates `bytes` in the current context's arena: in a stream's order, or for use in any.
 /// `tag` is kept with it. `None`: vshare steps aside, and the driver is to be asked.
 pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Result<u64, CUresult>> {
-    let context = setup::context_with_arena()?;
+    let context = driver::current_context()?;
     if is_forbidden(context) {
         return Some(Err(CUresult::STREAM_CAPTURE_UNSUPPORTED));
     }
-    if let Some(key) = order {
+    if let Some(key) = order.filter(|&key| !streams::is_solo(key)) {
         streams::know(key);
     }
     let mut help = Help::Settle;
     loop {
-        match plan(context, bytes, order, tag)? {
+        let planned = match plan(context, bytes, order, tag) {
+            Some(planned) => planned,
+            None => {
+                setup::context_with_arena()?;
+                plan(context, bytes, order, tag)?
+            }
+        };
+        match planned {
             Ok((grant, live)) => {
                 road::populate(context, &grant.populate);
                 allocated(&grant, bytes, order, tag, live);
@@ -141,15 +148,18 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
     if !arenas::may_hold(address) {
         return None;
     }
-    let context = process::state().arenas.at(address)?.context;
-    if is_forbidden(context) {
-        return Some(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+    let before = process::now();
+    let mut waited = false;
+    if captures::any() || (order.is_none() && may_have_to_wait()) {
+        let context = process::state().arenas.at(address)?.context;
+        if is_forbidden(context) {
+            return Some(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+        }
+        waited = order.is_none() && wait_if_due(context);
     }
-    if let Some(key) = order {
+    if let Some(key) = order.filter(|&key| !streams::is_solo(key)) {
         streams::know(key);
     }
-    let before = process::now();
-    let waited = order.is_none() && wait_if_due(context);
     let mut guard = process::state();
     let state = &mut *guard;
     // Other contexts' work was not waited for.
@@ -192,7 +202,9 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
     pools::freed(tag, held);
     report::live(live);
     report::add(report::FREES, 1);
-    report::add(report::STREAM_FREES, u64::from(order.is_some()));
+    if order.is_some() {
+        report::add(report::STREAM_FREES, 1);
+    }
     report::record(Record::Freed {
         address,
         bytes: held,
@@ -209,6 +221,15 @@ fn is_forbidden(context: CUcontext) -> bool {
     }
     let event = process::state().arenas.of(context).map(|o| o.arrival);
     event.is_some_and(|event| event != CUevent::NULL && driver::is_forbidden(event))
+}
+
+/// A first guess, without the lock, whether `cuMemFree` must wait.
+fn may_have_to_wait() -> bool {
+    match process::config().free_wait {
+        FreeWait::Always => true,
+        FreeWait::Auto => host_ranges::any_flying() || host_ranges::are_unwatched(),
+        FreeWait::Never => false,
+    }
 }
 
 /// Waits for work in flight where `cuMemFree` must: see [`FreeWait`]. Returns whether the block's
@@ -242,7 +263,9 @@ fn allocated(grant: &Grant, bytes: u64, order: Option<Key>, tag: u64, live: u64)
     pools::allocated(tag, held(bytes));
     report::live(live);
     report::add(report::ALLOCATIONS, 1);
-    report::add(report::STREAM_ALLOCATIONS, u64::from(order.is_some()));
+    if order.is_some() {
+        report::add(report::STREAM_ALLOCATIONS, 1);
+    }
     report::record(Record::Allocated {
         address: grant.address,
         bytes,
