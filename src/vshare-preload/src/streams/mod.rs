@@ -56,6 +56,9 @@ pub(crate) fn any_solo() -> bool {
 /// Operations in a row after which a stream may become solo again.
 const STREAK: u32 = 64;
 
+/// Lines above which those without work are forgotten.
+const CROWD: usize = 64;
+
 /// Barriers' events that are kept from use.
 const RETIRED: usize = 8;
 
@@ -305,11 +308,16 @@ impl Streams {
         self.lines.iter().any(|l| l.key == key && !l.gone)
     }
 
-    /// Forgets lines of destroyed streams whose work has ended.
+    /// Forgets lines of destroyed streams whose work has ended; and when there are many lines, all whose
+    /// work has ended: nobody says when a thread and its own default stream have gone.
     fn forget_gone(&mut self) {
+        let crowded = self.lines.len() > CROWD;
+        let (solo, owed) = (self.solo, self.owed);
         let slots = &mut self.unused_slots;
         self.lines.retain(|l| {
-            let forget = l.gone && l.marks.is_empty() && l.is_idle();
+            let needed = l.pins > 0 || solo == Some(l.key) || owed == Some(l.key);
+            let ended = l.marks.is_empty() && l.is_idle();
+            let forget = (l.gone || crowded) && ended && !needed;
             if forget {
                 // What waits in the slot has been passed: it may go to whoever has the slot next.
                 slots.push(l.slot);
