@@ -15,6 +15,8 @@ mod faults;
 mod graphs;
 #[path = "pool/lifecycle.rs"]
 mod lifecycle;
+#[path = "pool/order.rs"]
+mod order;
 #[path = "pool/published.rs"]
 mod published;
 #[path = "pool/reuse.rs"]
