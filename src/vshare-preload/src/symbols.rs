@@ -290,6 +290,11 @@ macro_rules! cuda_symbols {
                 [cuMemcpy3DBatchAsync_v2: Legacy, cuMemcpy3DBatchAsync_v2_ptsz: PerThread]
                 (count: usize, copies: *mut CUDA_MEMCPY3D_BATCH_OP, flags: u64, stream: CUstream);
 
+            // Decompression by the device.
+            Observe copy::mem_batch_decompress_async
+                [cuMemBatchDecompressAsync: Legacy, cuMemBatchDecompressAsync_ptsz: PerThread]
+                (operations: *mut c_void, count: usize, flags: u32, failed: *mut usize, stream: CUstream);
+
             // Fills.
             Observe memset::memset_d8 [cuMemsetD8_v2: Legacy, cuMemsetD8_v2_ptds: PerThread]
                 (dst: CUdeviceptr, value: u8, count: usize);
