@@ -480,7 +480,8 @@ fn programs_without_cuda_open_no_other_file_than_the_library_and_what_it_needs()
         .end
         != End::Code(0)
     {
-        return; // not installed, or not allowed: the test before counts open files
+        shim_tests::skip("strace is not installed, or not allowed");
+        return;
     }
     let shim = shim();
     for (program, args) in EVERYDAY {

@@ -78,7 +78,8 @@ fn with_shared_memory(prepare: &str) {
     let native = bench.native(&["extra", "24"], &[]);
     let can = Run::new("unshare").args(["-m", "true"]).go().end == shim_tests::End::Code(0);
     if !can {
-        return; // not root
+        shim_tests::skip("no unshare, or not root");
+        return;
     }
     let shim = shim();
     let command = format!(
@@ -121,7 +122,8 @@ fn a_user_who_may_not_write_there_runs_the_program_as_well_d6() {
         .args(["--reuid", "65534", "--clear-groups", "true"])
         .go();
     if can.end != shim_tests::End::Code(0) || !Path::new("/dev/shm").is_dir() {
-        return; // not root
+        shim_tests::skip("no setpriv, not root, or no /dev/shm");
+        return;
     }
     let command = format!(
         "mount -t tmpfs -o mode=755 none /dev/shm; LD_PRELOAD={} exec setpriv --reuid 65534 --clear-groups {}",
@@ -134,7 +136,8 @@ fn a_user_who_may_not_write_there_runs_the_program_as_well_d6() {
         .env("VSHARE_TELEMETRY", "1")
         .go();
     if outcome.stderr.contains("unshare") {
-        return; // not allowed to
+        shim_tests::skip("unshare is not allowed");
+        return;
     }
     assert_eq!(outcome.stdout, native.stdout, "{outcome:?}");
     assert_eq!(outcome.end, native.end, "{outcome:?}");

@@ -12,7 +12,7 @@ use vshare_shm::process::Liveness;
 use vshare_shm::reader::{OpenError, Segment};
 use vshare_shm::{Writer, counters};
 
-use crate::{EVENTS, Scratch, description, fill};
+use crate::{EVENTS, Scratch, description, fill, skip};
 
 #[test]
 fn where_none_can_be_made_nothing_is_left() {
@@ -46,6 +46,7 @@ fn a_foreign_file_is_neither_replaced_nor_followed() {
         .path()
         .to_owned();
     if std::os::unix::fs::chown(&path, Some(4242), None).is_err() {
+        skip("not root: no file of another user's");
         return;
     }
     Writer::create(&description(&scratch.0)).unwrap_err();
@@ -93,7 +94,8 @@ fn cannot_open_another_file() {
 fn a_full_or_limited_file_system_costs_the_program_nothing() {
     let scratch = Scratch::new("full");
     if !in_shell("true", "no_test_of_this_name", &scratch.0).success() {
-        return; // not root: no namespaces to try this in
+        skip("not root: no namespaces to try this in");
+        return;
     }
     for setup in [
         "mount -t tmpfs -o size=32k none \"$SHM_TEST_DIRECTORY\"",
