@@ -159,9 +159,9 @@ fn a_storm_in_device_memory_disturbs_nothing() {
 /// A program whose launches all name their memory stays within the budget with many threads, too:
 /// four launches of at most two blocks each fit.
 ///
-/// By the driver's count it does so when the threads are not held up. On a busy machine a page that has left may be faulted in
-/// again by work that vshare took for ended or did not look at, and is not counted until it next moves: at most what four launches
-/// use is above the budget then, and one try of five has to do without.
+/// By the driver's count it does so when the threads are not held up. On a busy machine a few pages more than vshare counts were seen
+/// on the device, for a reason not yet known: at most what four launches use is above the budget then, and one try of five has to do
+/// without.
 #[test]
 fn several_threads_together_stay_within_the_budget() {
     const BUDGET: u64 = 64 * crate::MIB;
