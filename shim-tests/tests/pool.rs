@@ -122,6 +122,7 @@ impl Counters {
     fn of(&self, name: &str) -> u64 {
         let key = format!("\"{name}\": ");
         let Some((_, rest)) = self.0.split_once(&key) else {
+            assert!(name.starts_with("cu"), "no counter {name}");
             return 0;
         };
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next();

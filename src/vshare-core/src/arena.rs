@@ -27,7 +27,10 @@ pub struct Terms {
 pub struct Grant {
     /// Its address.
     pub address: u64,
+    /// The block that holds it.
+    pub block: BlockId,
     /// Pages to populate before it is used: as many as there is room for without anything leaving.
+    /// Where there are any, the block is kept where it is until [`Arena::populated`].
     pub populate: Vec<Run>,
 }
 
@@ -90,10 +93,22 @@ impl Arena {
                 self.note_peak();
             }
         }
+        if !populate.is_empty() {
+            self.residency.pin(got.block);
+        }
         Ok(Grant {
             address: got.address,
+            block: got.block,
             populate,
         })
+    }
+
+    /// The pages that a grant asked to populate are on the device. Until then the block may not leave:
+    /// pages that leave before they have come would come after they have left.
+    pub fn populated(&mut self, grant: &Grant) {
+        if !grant.populate.is_empty() {
+            self.residency.unpin(grant.block);
+        }
     }
 
     /// Frees the allocation at `address`; returns the bytes it held, and its tag.
@@ -342,6 +357,22 @@ mod tests {
         arena.arrived(first.populate[0], true);
         assert_eq!(arena.allocate(2 * PAGE, None, 0).unwrap().populate.len(), 0);
         assert_eq!(arena.residency().missing(), 2);
+    }
+
+    #[test]
+    fn a_block_that_is_still_being_populated_does_not_leave() {
+        let mut arena = arena(4, 4);
+        arena.add_extent(1 << 40, 4 * PAGE);
+        let grant = arena.allocate(2 * PAGE, None, 0).unwrap();
+        // Begun, and so counted as there; but the driver has not done it yet.
+        arena.arrived(grant.populate[0], true);
+        assert_eq!(arena.leave(4, 4, true, |_| true), Leave::Nothing);
+        arena.populated(&grant);
+        let run = Run { first: 0, pages: 2 };
+        assert_eq!(
+            arena.leave(4, 4, true, |_| true),
+            Leave::Evict([run].into())
+        );
     }
 
     #[test]

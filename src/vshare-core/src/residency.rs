@@ -202,10 +202,13 @@ impl Residency {
         }
         self.dead.remove(run.first, run.pages);
         let mut here = 0;
+        // In a stream's order, pages are handed on while the work of their last owner uses them.
+        let mut used = 0;
         for page in run.numbers() {
             if let Some(p) = self.page_mut(page) {
                 if p.place == Place::Device && !p.moving {
                     here += 1;
+                    used = used.max(p.freed);
                 } else if p.place == Place::Host {
                     // Of no use to the new owner, but it is there, and moves like data.
                     self.host += 1;
@@ -217,6 +220,7 @@ impl Residency {
             *block = Block {
                 run: Some(run),
                 here,
+                used,
                 ..Block::default()
             };
         }
@@ -434,13 +438,8 @@ impl Residency {
                 return Leave::Evict(runs);
             }
         }
-        // Only dead memory is left: it cannot be dropped (yet), but it can be copied out.
-        let runs = self.copy_out_dead(most);
-        if runs.is_empty() {
-            Leave::Nothing
-        } else {
-            Leave::Evict(runs)
-        }
+        // Only dead memory is left: it cannot be dropped, but it can be copied out.
+        self.copy_out_dead(most, &ended)
     }
 
     /// The pages of a run that [`Self::leave`] planned have left, or could not.
@@ -505,18 +504,30 @@ impl Residency {
         runs
     }
 
-    fn copy_out_dead(&mut self, most: u64) -> Vec<Run> {
+    /// Plans for dead pages to be copied out, once the work that may use them has ended: it would
+    /// fault them in again.
+    fn copy_out_dead(&mut self, most: u64, ended: &impl Fn(u64) -> bool) -> Leave {
         let mut runs = Vec::new();
         let mut left = most;
+        let mut first_to_end = None;
         for (first, length) in self.dead.iter() {
-            let pages = length.min(left);
-            if pages > 0 {
-                runs.push(Run { first, pages });
-                left -= pages;
+            for page in first..first + length {
+                let Some(freed) = self.page(page).map(|p| p.freed).filter(|_| left > 0) else {
+                    break;
+                };
+                if ended(freed) {
+                    push(&mut runs, page);
+                    left -= 1;
+                } else {
+                    first_to_end = Some(first_to_end.map_or(freed, |f: u64| f.min(freed)));
+                }
             }
         }
+        if runs.is_empty() {
+            return first_to_end.map_or(Leave::Nothing, Leave::Wait);
+        }
         self.mark_leaving(&runs);
-        runs
+        Leave::Evict(runs)
     }
 
     fn mark_leaving(&mut self, runs: &[Run]) {

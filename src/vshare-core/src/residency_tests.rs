@@ -168,6 +168,32 @@ fn a_driver_that_cannot_drop_has_dead_memory_copied_out_last() {
 }
 
 #[test]
+fn dead_memory_is_not_copied_out_while_work_from_before_its_free_runs() {
+    let mut w = World::new(Order::Used, 8, 8);
+    let (a, id) = w.allocate(1).unwrap();
+    let (b, other) = w.allocate(1).unwrap();
+    w.use_now(&[id, other]);
+    w.free(a);
+    w.free(b);
+    assert_eq!(w.leave(9, false, 1), Leave::Wait(2));
+    assert_eq!(w.leave(9, false, 2), Leave::Evict([run(0, 1)].into()));
+    assert_eq!(w.leave(9, false, 2), Leave::Wait(3));
+    w.check();
+}
+
+#[test]
+fn memory_handed_on_in_a_streams_order_stays_until_its_last_owners_work_has_ended() {
+    let mut w = World::new(Order::Used, 8, 8);
+    let (a, id) = w.allocate(2).unwrap();
+    w.use_now(&[id]);
+    w.free(a);
+    w.allocate(1).unwrap();
+    assert_eq!(w.leave(9, false, 1), Leave::Wait(2));
+    assert_eq!(w.leave(9, false, 2), Leave::Evict([run(0, 1)].into()));
+    w.check();
+}
+
+#[test]
 fn no_more_is_fetched_than_there_is_room_for() {
     let mut w = World::new(Order::Used, 8, 3);
     let (_, a) = w.allocate(5).unwrap();

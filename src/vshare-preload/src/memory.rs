@@ -31,7 +31,7 @@ pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Resul
         };
         match planned {
             Ok((grant, live)) => {
-                road::populate(context, &grant.populate);
+                populate(context, &grant);
                 allocated(&grant, bytes, order, tag, live);
                 return Some(Ok(grant.address));
             }
@@ -49,6 +49,17 @@ pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Resul
                 help = next;
             }
         }
+    }
+}
+
+/// Brings fresh memory to the device before the program has it.
+fn populate(context: CUcontext, grant: &Grant) {
+    if grant.populate.is_empty() {
+        return;
+    }
+    road::populate(context, &grant.populate);
+    if let Some(owned) = process::state().arenas.of(context) {
+        owned.arena.populated(grant);
     }
 }
 

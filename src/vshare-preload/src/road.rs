@@ -67,9 +67,6 @@ fn end(context: CUcontext) {
 
 /// Brings fresh pages to the device, before anything uses them.
 pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
-    if runs.is_empty() {
-        return;
-    }
     bring(
         context,
         &Fetch {
@@ -133,9 +130,6 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) {
         for &run in &fetch.promote {
             bring_run(context, way, run, true);
         }
-        if let Some(owned) = process::state().arenas.of(context) {
-            owned.begun += 1;
-        }
     });
     end(context);
 }
@@ -180,6 +174,8 @@ fn arrived(context: CUcontext, run: Run, ok: bool) {
     let mut state = process::state();
     if let Some(owned) = state.arenas.of(context) {
         owned.arena.arrived(run, ok);
+        // Together: whoever finds the pages there must come behind their move.
+        owned.begun += 1;
     }
     state.arenas.publish();
     drop(state);
