@@ -270,7 +270,8 @@ static void measure_used_pairs(CUstream stream) {
 }
 
 // Empty kernels of 20 pointers: all into one block, and into 20 blocks.
-static void measure_launches(CUstream stream) {
+static void measure_launches(CUstream stream, const char *what) {
+    char text[64];
     struct block blocks[PARAMETERS];
     for (int i = 0; i < PARAMETERS; i++) timed_alloc(&blocks[i], (size_t)(i % 4 + 1) * MIB);
     for (int distinct = 0; distinct < 2; distinct++) {
@@ -286,7 +287,8 @@ static void measure_launches(CUstream stream) {
             CHECK(result);
             if (i % 128 == 127) CHECK(cuStreamSynchronize(stream));
         }
-        line("launch, 20 pointers,", distinct ? "20 blocks" : "1 block", samples, LAUNCHES);
+        snprintf(text, sizeof text, "%s, 20 pointers,", what);
+        line(text, distinct ? "20 blocks" : "1 block", samples, LAUNCHES);
         double loops[100];
         for (int round = 0; round < 100; round++) {
             double start = now_ns();
@@ -294,9 +296,22 @@ static void measure_launches(CUstream stream) {
             loops[round] = (now_ns() - start) / 100;
             CHECK(cuStreamSynchronize(stream));
         }
-        line("launch, mean of 100,", distinct ? "20 blocks" : "1 block", loops, 100);
+        snprintf(text, sizeof text, "%s, mean of 100,", what);
+        line(text, distinct ? "20 blocks" : "1 block", loops, 100);
     }
     for (int i = 0; i < PARAMETERS; i++) timed_free(&blocks[i]);
+}
+
+// A program that has pinned memory and often frees: cuMemFree waits for work that may write it, so somebody has to look at what launches name.
+static void pin_and_free(void) {
+    enum { FREES = 200 };
+    void *pinned;
+    CHECK(cuMemHostAlloc(&pinned, MIB, 0));
+    for (int i = 0; i < FREES; i++) {
+        struct block block;
+        timed_alloc(&block, MIB);
+        timed_free(&block);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -317,6 +332,8 @@ int main(int argc, char **argv) {
     measure_pairs();
     measure_churn();
     measure_used_pairs(stream);
-    measure_launches(stream);
+    measure_launches(stream, "launch");
+    pin_and_free();
+    measure_launches(stream, "watched launch");
     return 0;
 }

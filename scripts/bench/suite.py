@@ -92,6 +92,7 @@ def all_runs():
         add("tight", "async", 20, 17, seed=1)
         add("native", "caching", 20, 11, batch=OTHER_BATCH[model])
         add("tight", "async", 20, 17, batch=OTHER_BATCH[model])
+        add("room", "uncached", 20, 14, batch=OTHER_BATCH[model])
     return runs
 
 

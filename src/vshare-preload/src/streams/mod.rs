@@ -271,7 +271,8 @@ impl Streams {
             return None;
         }
         let context = self.line(key)?.context;
-        let event = self.reuse.filter(|r| r.1 == context).map(|r| r.0);
+        // Taken away while it is being recorded anew: until then it means an earlier place.
+        let event = self.reuse.take().filter(|r| r.1 == context).map(|r| r.0);
         Some((context, event))
     }
 

@@ -61,10 +61,9 @@ pub(crate) fn mark_reuse(key: Key) {
         return;
     };
     let recorded = match event {
-        Some(event) => driver::outside_captures(|| {
-            driver::in_context(context, || {
-                driver::record(event, key.handle()).map(|()| event)
-            })
+        // While no capture is on, none can forbid it: there is no solo stream once one begins.
+        Some(event) => driver::in_context(context, || {
+            driver::record(event, key.handle()).map(|()| event)
         }),
         None => record_in(key, context),
     };
