@@ -65,6 +65,7 @@ static void destroyed(void) {
         OK(cuStreamSynchronize(other));
         printf("%u ", word_at(next));
     }
+    OK(cuCtxSynchronize());
     printf("%u\n", word_at(at));
 }
 

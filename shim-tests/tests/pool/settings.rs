@@ -31,10 +31,7 @@ fn a_bad_value_gives_one_line_that_names_variable_value_and_what_is_used_b10() {
         ("VSHARE_FREE_WAIT", &WORDS, "auto"),
         ("VSHARE_DISABLE", &WORDS, "vshare is on"),
     ] {
-        for value in values
-            .iter()
-            .filter(|v| !(name == "VSHARE_DISABLE" && **v == "1"))
-        {
+        for value in values {
             let outcome = bench.shimmed(&[], &[(name, value)]);
             assert_eq!(outcome.end, native.end, "{name}={value:?}");
             assert_eq!(outcome.stdout, native.stdout, "{name}={value:?}");
@@ -69,6 +66,17 @@ fn what_is_no_text_is_said_without_being_repeated_raw() {
     assert!(!outcome.stderr.contains('\u{1b}'), "{outcome:?}");
 }
 
+/// A write to such a pipe ends a program that has not prepared for it; this one would not have written.
+#[test]
+fn a_line_that_nobody_reads_does_not_end_the_program() {
+    let bench = Bench::new("info");
+    let native = bench.native(&[], &[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let run = bench.run(&[], &[("VSHARE_BUDGET", "x")]).stderr(writer);
+    assert_eq!(run.preload(&[&shim_tests::shim()]).go(), native);
+}
+
 /// More than there is: that much is used, and said.
 #[test]
 fn more_than_there_is_is_said_in_one_line() {
@@ -95,15 +103,12 @@ fn good_values_are_taken_without_a_word() {
     for (name, value) in [
         ("VSHARE_BUDGET", "64MiB"),
         ("VSHARE_BUDGET", " 10% "),
-        ("VSHARE_BUDGET", "1.5Gi"),
+        ("VSHARE_BUDGET", "0.5Gi"),
         ("VSHARE_LIMIT", "900MB"),
         ("VSHARE_POLICY", "Demand"),
         ("VSHARE_FREE_WAIT", "never"),
         ("VSHARE_DISABLE", "no"),
-    ]
-    .into_iter()
-    .filter(|(_, value)| *value != "1.5Gi")
-    {
+    ] {
         bench.shimmed(&[], &[(name, value)]).printed();
     }
 }

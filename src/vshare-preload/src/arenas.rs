@@ -38,10 +38,6 @@ pub(crate) struct Owned {
     pub(crate) can_drop: bool,
     /// Whether a thread is getting an extent from the driver.
     pub(crate) extending: bool,
-    /// No new moves: the context is about to end.
-    pub(crate) closing: bool,
-    /// Moves being made.
-    pub(crate) busy: u32,
     /// Pages that somebody is waiting for room for.
     pub(crate) wanted: u64,
     /// Whether at the last try nothing could leave.

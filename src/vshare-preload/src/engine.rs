@@ -48,13 +48,15 @@ pub(crate) fn before(addresses: &[u64], key: Key, tick: u64) -> Prepared {
         }
     }
     drop(guard);
-    for (context, blocks) in &named {
+    // From here on the blocks are let go of whatever happens.
+    let prepared = Prepared { named, bytes };
+    for (context, blocks) in &prepared.named {
         match process::config().policy {
             Policy::Lru => fetch(*context, blocks, key),
             Policy::Demand => make_room(*context, blocks, key),
         }
     }
-    Prepared { named, bytes }
+    prepared
 }
 
 impl Prepared {
@@ -91,8 +93,10 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
         let Some(fetch) = planned.filter(|f| !f.is_ready()) else {
             break;
         };
-        if !(fetch.populate.is_empty() && fetch.promote.is_empty()) {
-            road::bring(context, &fetch);
+        let nothing = fetch.populate.is_empty() && fetch.promote.is_empty();
+        if !nothing && !road::bring(context, &fetch) {
+            fault_in(context, blocks);
+            break;
         }
         if fetch.short == 0 && fetch.moving == 0 {
             break;

@@ -51,6 +51,7 @@ mod setup;
 mod streams;
 mod symbols;
 mod touches;
+mod visits;
 mod work;
 
 /// When the library is loaded: the environment is read, before the program can change it.

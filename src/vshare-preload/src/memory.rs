@@ -4,6 +4,7 @@ use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult};
 use crate::host_ranges::Due;
 use crate::report;
 use crate::streams::{self, Key};
+use crate::visits::Visit;
 use crate::{arenas, captures, driver, elsewhere, host_ranges, pools, process, road, setup};
 use vshare_core::arena::{Grant, Refusal, held};
 use vshare_core::block::{After, FreeError, Slot};
@@ -26,6 +27,7 @@ pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Resul
             Some(planned) => planned,
             None => {
                 setup::context_with_arena()?;
+                drop(Visit::wait(context)?);
                 plan(context, bytes, order, tag)?
             }
         };
@@ -66,14 +68,16 @@ fn populate(context: CUcontext, grant: &Grant) {
 type Planned = Result<(Grant, u64), Refusal>;
 
 fn plan(context: CUcontext, bytes: u64, order: Option<Key>, tag: u64) -> Option<Planned> {
-    let mut state = process::state();
+    let mut guard = process::state();
+    let state = &mut *guard;
     let slot = match order {
         Some(key) if !streams::any_solo() => Some(state.streams.slot(key)),
         _ => None,
     };
     let device = state.arenas.of(context)?.device;
     let others = state.arenas.live_on(device, Some(context));
-    let owned = state.arenas.of(context).filter(|o| !o.closing)?;
+    let owned = state.arenas.of(context);
+    let owned = owned.filter(|_| !state.visits.is_ending(context))?;
     owned.arena.ledger_mut().limit = owned.limit.saturating_sub(others);
     let planned = owned.arena.allocate(bytes, slot, tag);
     state.arenas.publish();
@@ -84,16 +88,26 @@ fn plan(context: CUcontext, bytes: u64, order: Option<Key>, tag: u64) -> Option<
 /// Extents that one allocation gets, or waits for others to get, before it gives up.
 const EXTENTS: u8 = 64;
 
+/// Waits for all work that one allocation makes at most.
+const WAITS: u8 = 8;
+
+/// Whether freed memory of a context's arena waits for work.
+fn anything_waits(context: CUcontext) -> bool {
+    let mut state = process::state();
+    let owned = state.arenas.of(context);
+    owned.is_some_and(|o| o.arena.pool().waiting_slots().next().is_some())
+}
+
 /// What is tried, in this order, when the pool has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Help {
     /// See which freed memory has been passed by the work that could use it.
     Settle,
-    /// Get an extent. May succeed without giving enough, so it is tried a few times; when there is
-    /// none, wait for all work.
+    /// Get an extent. May succeed without giving enough, so it is tried a few times.
     Extend(u8),
-    /// All freed memory has been made free by waiting for all work: there is no more to try.
-    Exhausted,
+    /// Wait for all work, which makes all freed memory free. Other threads may be faster and take it:
+    /// so it is tried a few times, as long as any waits.
+    Wait(u8),
 }
 
 impl Help {
@@ -107,10 +121,10 @@ impl Help {
             Self::Extend(tries) if tries > 0 && setup::extend(context, pages).is_ok() => {
                 Some(Self::Extend(tries - 1))
             }
-            Self::Extend(_) => {
-                if captures::any() {
-                    return None;
-                }
+            Self::Extend(_) => Self::Wait(WAITS).give(context, pages),
+            Self::Wait(tries) => {
+                let waits = tries == WAITS || anything_waits(context);
+                let left = tries.checked_sub(1).filter(|_| waits && !captures::any())?;
                 // Twice: what was freed after the older generation closed goes with the second.
                 for _ in 0..2 {
                     if !streams::synchronize(context) {
@@ -118,9 +132,8 @@ impl Help {
                     }
                     settle();
                 }
-                Some(Self::Exhausted)
+                Some(Self::Wait(left))
             }
-            Self::Exhausted => None,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::CUcontext;
+use crate::visits::Visit;
 use crate::{driver, guard, memory, os, process, report, road, streams};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +20,10 @@ const AHEAD: u64 = 256 << 20;
 
 /// How long a block whose end of use cannot be known (work without a mark) is waited for.
 const PATIENCE_MS: u64 = 200;
+
+/// Between two looks at work that is waited for.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_PAUSE: Duration = Duration::from_micros(320);
 
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
@@ -80,7 +85,8 @@ pub(crate) fn ask_ahead(context: CUcontext) {
 
 /// Wakes the thread, or starts it. Returns whether there is one.
 fn wake() -> bool {
-    if FORGOTTEN.load(Ordering::Relaxed) {
+    // A thread that has stopped answers nobody.
+    if FORGOTTEN.load(Ordering::Relaxed) || STOPPING.load(Ordering::SeqCst) {
         return false;
     }
     match THREAD.get_or_init(start) {
@@ -131,7 +137,10 @@ fn work() {
             let served = std::panic::catch_unwind(|| serve(context));
             if served.is_err() {
                 report::add(report::PANICS, 1);
-                protect(context, false);
+                if let Some(_visit) = Visit::begin(context) {
+                    protect(context, false);
+                }
+                answer(context, true);
             }
         }
         WORKING.store(false, Ordering::SeqCst);
@@ -145,7 +154,7 @@ fn serve(context: CUcontext) {
         answer(context, false);
         return;
     }
-    let Some(_busy) = road::Busy::new(context) else {
+    let Some(_visit) = Visit::begin(context) else {
         answer(context, true);
         return;
     };
@@ -161,6 +170,7 @@ fn serve(context: CUcontext) {
 fn make_room(context: CUcontext) {
     let mut protected = false;
     let mut patience: Option<Deadline> = None;
+    let mut pause = SHORTEST_PAUSE;
     loop {
         let need = need(context);
         if need == 0 || STOPPING.load(Ordering::SeqCst) {
@@ -180,17 +190,20 @@ fn make_room(context: CUcontext) {
                     protect(context, false);
                     protected = false;
                 }
+                // Whoever waits here asks again, and room ahead of need is asked for by the next work.
+                if is_wanted_elsewhere(context) {
+                    break;
+                }
                 if !streams::lacks_marks(tick) {
                     patience = None;
                 } else if !is_waited_for(context) {
-                    // Room ahead of need is not worth a page that is in use; the next work asks again.
-                    break;
-                } else if is_wanted_elsewhere(context) {
+                    // Room ahead of need is not worth a page that is in use.
                     break;
                 } else if patience.is_none() {
                     patience = Some(Deadline::after_ms(PATIENCE_MS));
                 }
-                std::thread::sleep(Duration::from_micros(20));
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(LONGEST_PAUSE);
                 streams::poll();
                 continue;
             }
@@ -200,6 +213,7 @@ fn make_room(context: CUcontext) {
             }
         }
         patience = None;
+        pause = SHORTEST_PAUSE;
         if let Some(owned) = process::state().arenas.of(context) {
             owned.stuck = false;
         }
@@ -238,8 +252,10 @@ fn is_waited_for(context: CUcontext) -> bool {
 /// Pages that must leave: what is above the budget, what somebody waits for, and what is to be free
 /// ahead of need.
 fn need(context: CUcontext) -> u64 {
-    let mut state = process::state();
-    let Some(owned) = state.arenas.of(context).filter(|o| !o.closing) else {
+    let mut guard = process::state();
+    let state = &mut *guard;
+    let owned = state.arenas.of(context);
+    let Some(owned) = owned.filter(|_| !state.visits.is_ending(context)) else {
         return 0;
     };
     let residency = owned.arena.residency();
@@ -256,7 +272,8 @@ fn need(context: CUcontext) -> u64 {
 fn plan(context: CUcontext, need: u64, hurried: bool) -> Leave {
     let mut guard = process::state();
     let state = &mut *guard;
-    let Some(owned) = state.arenas.of(context).filter(|o| !o.closing) else {
+    let owned = state.arenas.of(context);
+    let Some(owned) = owned.filter(|_| !state.visits.is_ending(context)) else {
         return Leave::Nothing;
     };
     let streams = &state.streams;

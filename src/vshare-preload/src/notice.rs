@@ -4,6 +4,7 @@
 //! lines nor allocates in an odd moment.
 #![expect(unsafe_code, reason = "calls write(2)")]
 
+use crate::os;
 use std::fmt::{Arguments, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,8 +27,10 @@ pub(crate) fn say(text: Arguments<'_>) {
     if let Some(end) = line.bytes.get_mut(length) {
         *end = b'\n';
     }
-    // SAFETY: the pointer and the length are those of an array that lives until the call returns.
-    _ = unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), length + 1) };
+    os::without_sigpipe(|| {
+        // SAFETY: the pointer and the length are those of an array that lives until the call returns.
+        _ = unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), length + 1) };
+    });
 }
 
 struct Line {

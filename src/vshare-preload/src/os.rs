@@ -1,7 +1,7 @@
 //! What we ask of the operating system that the standard library does not offer.
 #![expect(
     unsafe_code,
-    reason = "calls mprotect(2), pthread_sigmask(3) and atexit(3)"
+    reason = "calls mprotect(2), pthread_sigmask(3), sigtimedwait(2) and atexit(3)"
 )]
 
 /// Takes away, or gives back, the host's view of extents of managed memory (address, bytes).
@@ -49,11 +49,43 @@ pub(crate) fn spawn_without_signals(
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
     let started = std::thread::Builder::new()
         .name(name.to_owned())
-        .stack_size(256 << 10)
+        // The C library takes the thread-local storage of all libraries out of it.
+        .stack_size(1 << 20)
         .spawn(body);
     // SAFETY: `before` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started
+}
+
+/// Runs `f` so that writing to a pipe which nobody reads any more does not end the program: it might
+/// not have written.
+pub(crate) fn without_sigpipe(f: impl FnOnce()) {
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut pipe = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is writable; the call fills it.
+    unsafe { libc::sigemptyset(pipe.as_mut_ptr()) };
+    // SAFETY: as above.
+    unsafe { libc::sigaddset(pipe.as_mut_ptr(), libc::SIGPIPE) };
+    // SAFETY: `before` is writable; the call fills it.
+    unsafe { libc::sigemptyset(before.as_mut_ptr()) };
+    // SAFETY: as above.
+    unsafe { libc::sigpending(before.as_mut_ptr()) };
+    // SAFETY: the set is one of pending signals, filled by the call above.
+    let pending = unsafe { libc::sigismember(before.as_ptr(), libc::SIGPIPE) } == 1;
+    // SAFETY: `pipe` was filled above and `before` is writable; the thread has its mask back below.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, pipe.as_ptr(), before.as_mut_ptr()) };
+    f();
+    if !pending {
+        let now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // The signal that the write has raised, if it has: it is sent to the thread that wrote.
+        // SAFETY: the set and the time are good; nothing is asked about the signal.
+        unsafe { libc::sigtimedwait(pipe.as_ptr(), std::ptr::null_mut(), &raw const now) };
+    }
+    // SAFETY: `before` was filled by the call above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
 }
 
 /// Calls `f` when the process ends by `exit`, before what was registered earlier.

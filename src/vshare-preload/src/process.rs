@@ -1,9 +1,9 @@
 //! The one global: this process's configuration, arenas and streams, and its life.
 //!
-//! | state     | from                                            | what handlers do              |
-//! |-----------|-------------------------------------------------|-------------------------------|
-//! | on        | the start, unless `VSHARE_DISABLE` is set         | their work                    |
-//! | off       | `VSHARE_DISABLE`, or a fork after CUDA was used   | pass everything to the driver |
+//! | state     | from                                            | what becomes of a call     |
+//! |-----------|-------------------------------------------------|----------------------------|
+//! | on        | the start, unless `VSHARE_DISABLE` is set         | a handler does its work    |
+//! | off       | `VSHARE_DISABLE`, or a fork after CUDA was used   | it goes to the driver      |
 //!
 //! Lock order: [`STATE`] is the only lock, taken for short stretches of bookkeeping, and never
 //! while the driver is called, while waiting, or while writing a notice.
@@ -15,6 +15,7 @@ use crate::mover;
 use crate::notice;
 use crate::report;
 use crate::streams::Streams;
+use crate::visits::Visits;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vshare_core::config::{self, Complaint, Config};
@@ -28,12 +29,15 @@ pub(crate) struct State {
     pub(crate) streams: Streams,
     /// Host memory that work on the device can write.
     pub(crate) host: HostRanges,
+    /// Contexts that are about to end, and who uses them.
+    pub(crate) visits: Visits,
 }
 
 static STATE: Lock<State> = Lock::new(State {
     arenas: Arenas::new(),
     streams: Streams::new(),
     host: HostRanges::new(),
+    visits: Visits::new(),
 });
 
 static ON: AtomicBool = AtomicBool::new(true);
@@ -54,7 +58,7 @@ struct Settings {
     run: u64,
 }
 
-/// Whether handlers are to do their work.
+/// Whether calls go to handlers.
 pub(crate) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
@@ -66,7 +70,7 @@ pub(crate) fn turn_off() {
 
 /// CUDA is in use from now on.
 pub(crate) fn used() {
-    if !USED.swap(true, Ordering::Relaxed) && is_on() {
+    if !USED.swap(true, Ordering::Relaxed) {
         complain();
     }
 }

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
 use crate::driver::{self, To};
 use crate::streams::Key;
+use crate::visits::Visit;
 use crate::{mover, process, report};
 use vshare_core::block::Run;
 use vshare_core::residency::Fetch;
@@ -27,47 +28,38 @@ struct Way {
     outward: CUstream,
 }
 
-/// Keeps a context from ending while it lives.
+/// Moves in an arena: while it lives, its context does not end.
 #[derive(Debug)]
-pub(crate) struct Busy(CUcontext);
+struct Busy {
+    context: CUcontext,
+    way: Way,
+    _visit: Visit,
+}
 
 impl Busy {
     /// `None`: the context is about to end.
-    pub(crate) fn new(context: CUcontext) -> Option<Self> {
-        begin(context).map(|_| Self(context))
+    fn new(context: CUcontext) -> Option<Self> {
+        let visit = Visit::begin(context)?;
+        let mut state = process::state();
+        let owned = state.arenas.of(context)?;
+        let way = Way {
+            kind: owned.kind,
+            device: owned.device,
+            inward: owned.inward,
+            outward: owned.outward,
+        };
+        Some(Self {
+            context,
+            way,
+            _visit: visit,
+        })
     }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        end(self.0);
-    }
-}
-
-/// Announces moves in an arena, so that its context does not end under them.
-fn begin(context: CUcontext) -> Option<Way> {
-    let mut state = process::state();
-    let owned = state.arenas.of(context).filter(|o| !o.closing)?;
-    owned.busy += 1;
-    Some(Way {
-        kind: owned.kind,
-        device: owned.device,
-        inward: owned.inward,
-        outward: owned.outward,
-    })
-}
-
-fn end(context: CUcontext) {
-    let mut state = process::state();
-    if let Some(owned) = state.arenas.of(context) {
-        owned.busy = owned.busy.saturating_sub(1);
-    }
-    state.arenas.publish();
 }
 
 /// Brings fresh pages to the device, before anything uses them.
 pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
-    bring(
+    // What could not be brought is faulted in by its first use.
+    _ = bring(
         context,
         &Fetch {
             populate: runs.to_vec(),
@@ -91,6 +83,9 @@ pub(crate) fn order(context: CUcontext, key: Key) {
         }
         (owned.inward, owned.arrival, owned.begun)
     };
+    let Some(_visit) = Visit::begin(context) else {
+        return;
+    };
     let ordered = driver::outside_captures(|| {
         driver::in_context(context, || {
             // One event for all: a wait takes the latest record, which covers those before it.
@@ -111,37 +106,44 @@ pub(crate) fn wait(context: CUcontext) {
     let Some(inward) = inward.filter(|&stream| stream != CUstream::NULL) else {
         return;
     };
+    let Some(_visit) = Visit::begin(context) else {
+        return;
+    };
     let waited = driver::outside_captures(|| {
         driver::in_context(context, || driver::stream_synchronize(inward))
     });
     _ = driver::noted("cuStreamSynchronize", 0, waited);
 }
 
-/// Brings in what was planned. What cannot be brought stays where it is, for the work to fault in.
-pub(crate) fn bring(context: CUcontext, fetch: &Fetch) {
-    let Some(way) = begin(context) else {
+/// Brings in what was planned. What cannot be brought stays where it is, for the work to fault in:
+/// then the answer is `false`.
+pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
+    let Some(busy) = Busy::new(context) else {
         give_up(context, fetch);
-        return;
+        return false;
     };
     driver::outside_captures(|| {
+        let mut all = true;
         for &run in &fetch.populate {
-            bring_run(context, way, run, false);
+            all &= bring_run(&busy, run, false);
         }
         for &run in &fetch.promote {
-            bring_run(context, way, run, true);
+            all &= bring_run(&busy, run, true);
         }
-    });
-    end(context);
+        all
+    })
 }
 
-fn bring_run(context: CUcontext, way: Way, run: Run, with_data: bool) {
+fn bring_run(busy: &Busy, run: Run, with_data: bool) -> bool {
+    let Busy { context, way, .. } = *busy;
+    let mut all = true;
     for piece in pieces(run) {
         if way.kind == Kind::Device {
             arrived(context, piece, true);
             continue;
         }
         let Some((address, bytes)) = span(context, piece) else {
-            return;
+            return false;
         };
         let start = clock::nanoseconds();
         let moved = driver::in_context(context, || {
@@ -149,6 +151,7 @@ fn bring_run(context: CUcontext, way: Way, run: Run, with_data: bool) {
         });
         let ok = driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok();
         arrived(context, piece, ok);
+        all &= ok;
         if !ok {
             continue;
         }
@@ -168,6 +171,7 @@ fn bring_run(context: CUcontext, way: Way, run: Run, with_data: bool) {
             report::add(report::POPULATED_BYTES, bytes);
         }
     }
+    all
 }
 
 fn arrived(context: CUcontext, run: Run, ok: bool) {
@@ -191,7 +195,8 @@ fn give_up(context: CUcontext, fetch: &Fetch) {
 /// Copies pages to the host. The caller has the arena's mapping protected, if it wants the copies
 /// fast, and the context current.
 pub(crate) fn evict(context: CUcontext, runs: &[Run]) {
-    let way = begin(context);
+    let busy = Busy::new(context);
+    let way = busy.as_ref().map(|busy| busy.way);
     for piece in runs.iter().copied().flat_map(pieces) {
         let start = clock::nanoseconds();
         let moved = way.and_then(|way| Some((way, span(context, piece)?)));
@@ -215,22 +220,21 @@ pub(crate) fn evict(context: CUcontext, runs: &[Run]) {
             });
         }
     }
-    if way.is_some() {
-        end(context);
-    }
 }
 
 /// Gives up pages that nobody will read, without copying them. The driver keeps them on a list from
 /// which it takes at once what anyone needs; they are not moved to the host, which would take host
 /// memory for them and the time to clear it. The caller has the context current.
 pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
-    let way = begin(context);
+    let busy = Busy::new(context);
     let spans: Vec<_> = runs.iter().filter_map(|&r| span(context, r)).collect();
     let start = clock::nanoseconds();
-    let dropped = way.map_or(Err(CUresult::INVALID_CONTEXT), |way| {
-        driver::discard(&spans, way.outward)?;
-        driver::stream_synchronize(way.outward)
-    });
+    let dropped = busy
+        .as_ref()
+        .map_or(Err(CUresult::INVALID_CONTEXT), |busy| {
+            driver::discard(&spans, busy.way.outward)?;
+            driver::stream_synchronize(busy.way.outward)
+        });
     let ok = match dropped {
         Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => {
             if let Some(owned) = process::state().arenas.of(context) {
@@ -246,9 +250,6 @@ pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
     if ok {
         report::add(report::DROP_NANOSECONDS, clock::nanoseconds() - start);
         report::add(report::DROPPED_BYTES, spans.iter().map(|s| s.1).sum());
-    }
-    if way.is_some() {
-        end(context);
     }
 }
 

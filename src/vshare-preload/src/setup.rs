@@ -94,8 +94,6 @@ fn make(context: CUcontext) -> Answer<Owned> {
         begun: 0,
         can_drop: true,
         extending: false,
-        closing: false,
-        busy: 0,
         wanted: 0,
         stuck: false,
         fences: Vec::new(),

@@ -18,7 +18,7 @@ use crate::cuda::{
     CUmipmappedArray, CUmodule, CUpointer_attribute, CUresult, CUstream, CUstreamCaptureMode,
     NullStream,
 };
-use crate::{guard, handlers, redirect};
+use crate::{guard, handlers, process, redirect};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -290,6 +290,15 @@ macro_rules! cuda_symbols {
                 [cuMemcpy3DBatchAsync_v2: Legacy, cuMemcpy3DBatchAsync_v2_ptsz: PerThread]
                 (count: usize, copies: *mut CUDA_MEMCPY3D_BATCH_OP, flags: u64, stream: CUstream);
 
+            // One copy with attributes, since CUDA 13.2.
+            Observe copy::memcpy_with_attributes_async
+                [cuMemcpyWithAttributesAsync: Legacy, cuMemcpyWithAttributesAsync_ptsz: PerThread]
+                (dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, attributes: *mut CUmemcpyAttributes,
+                 stream: CUstream);
+            Observe copy::memcpy_3d_with_attributes_async
+                [cuMemcpy3DWithAttributesAsync: Legacy, cuMemcpy3DWithAttributesAsync_ptsz: PerThread]
+                (copy: *mut CUDA_MEMCPY3D_BATCH_OP, flags: u64, stream: CUstream);
+
             // Decompression by the device.
             Observe copy::mem_batch_decompress_async
                 [cuMemBatchDecompressAsync: Legacy, cuMemBatchDecompressAsync_ptsz: PerThread]
@@ -425,10 +434,14 @@ macro_rules! export {
             let real = unsafe {
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> CUresult>(real)
             };
+            // SAFETY: our caller made these arguments good for the driver's function.
+            let real = || unsafe { real($($arg),*) };
+            if !process::is_on() {
+                return real();
+            }
             let entry = Entry { null_stream: NullStream::$null };
             guard::enter(
-                // SAFETY: our caller made these arguments good for the driver's function.
-                || unsafe { real($($arg),*) },
+                real,
                 |real| handlers::$module::$handler(entry, real, $($arg),*),
             )
         }

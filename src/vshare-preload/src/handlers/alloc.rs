@@ -19,7 +19,7 @@ pub(crate) fn mem_alloc(
     dptr: *mut CUdeviceptr,
     bytes: usize,
 ) -> CUresult {
-    if !process::is_on() || dptr.is_null() || bytes == 0 {
+    if dptr.is_null() || bytes == 0 {
         return real.call();
     }
     answer(dptr, from_pool(bytes as u64), real)
@@ -43,7 +43,7 @@ pub(crate) fn mem_alloc_pitch(
     let Some((row, bytes)) = row.and_then(|row| Some((row, row.checked_mul(height)?))) else {
         return real.call();
     };
-    if !process::is_on() || !valid {
+    if !valid {
         return real.call();
     }
     let served = from_pool(bytes as u64);
@@ -77,7 +77,7 @@ fn answer(
 }
 
 pub(crate) fn mem_free(_entry: Entry, real: Real<'_>, dptr: CUdeviceptr) -> CUresult {
-    if !process::is_on() || dptr.0 == 0 {
+    if dptr.0 == 0 {
         return real.call();
     }
     if let Some(result) = memory::free(dptr.0, None) {
@@ -97,7 +97,7 @@ pub(crate) fn mem_alloc_managed(
     _flags: u32,
 ) -> CUresult {
     let result = real.call();
-    if result == CUresult::SUCCESS && process::is_on() && !dptr.is_null() {
+    if result == CUresult::SUCCESS && !dptr.is_null() {
         // SAFETY: the driver has just written through `dptr`.
         let address = unsafe { dptr.read() };
         elsewhere::managed(address, bytes as u64);
@@ -114,7 +114,7 @@ pub(crate) fn mem_create(
     _flags: u64,
 ) -> CUresult {
     let result = real.call();
-    if result == CUresult::SUCCESS && process::is_on() && !handle.is_null() {
+    if result == CUresult::SUCCESS && !handle.is_null() {
         // SAFETY: the driver has just written through `handle`.
         let handle = unsafe { handle.read() };
         elsewhere::created(handle, bytes as u64);

@@ -3,7 +3,7 @@
 use crate::cuda::{CUgraph, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode};
 use crate::guard::Real;
 use crate::symbols::Entry;
-use crate::{arenas, captures, process, streams};
+use crate::{arenas, captures, streams};
 use std::ffi::c_void;
 
 pub(crate) fn stream_begin_capture_v1(
@@ -53,7 +53,7 @@ pub(crate) fn stream_end_capture(
 }
 
 fn begin(real: Real<'_>) -> CUresult {
-    if process::is_on() && arenas::any() {
+    if arenas::any() {
         streams::leave_for_capture();
     }
     let result = real.call();

@@ -1,10 +1,10 @@
 //! Contexts, modules and libraries: what memory belongs to, and dies with.
 
 use crate::arenas::Owned;
-use crate::clock::{Deadline, wait_until};
 use crate::cuda::{CUcontext, CUdevice, CUlibrary, CUmodule, CUresult};
 use crate::guard::Real;
 use crate::symbols::Entry;
+use crate::visits::Ending;
 use crate::{driver, process, report, touches, work};
 use vshare_shm::record::Record;
 
@@ -63,16 +63,15 @@ pub(crate) fn ctx_synchronize_v2(_entry: Entry, real: Real<'_>, context: CUconte
 /// be other memory the moment after, and brought back if the driver refuses.
 fn ending(context: Option<CUcontext>, real: Real<'_>) -> CUresult {
     touches::forget_functions();
-    let Some(context) = context.filter(|_| process::is_on()) else {
+    let Some(context) = context else {
         return real.call();
     };
-    close(context);
+    let _ending = Ending::begin(context);
     let removed = process::state().arenas.remove(context);
     let result = real.call();
     if result == CUresult::SUCCESS {
         lost(context, removed.as_ref());
-    } else if let Some(mut owned) = removed {
-        owned.closing = false;
+    } else if let Some(owned) = removed {
         let mut state = process::state();
         state.arenas.add(owned);
         state.arenas.publish();
@@ -83,33 +82,17 @@ fn ending(context: Option<CUcontext>, real: Real<'_>) -> CUresult {
 
 /// A reference to a primary context is given back; with the last one it ends.
 fn releasing(device: CUdevice, real: Real<'_>) -> CUresult {
-    let context = driver::primary_context(device).filter(|_| process::is_on());
-    let Some(context) = context else {
+    let Some(context) = driver::primary_context(device) else {
         return real.call();
     };
-    close(context);
+    let _ending = Ending::begin(context);
     let result = real.call();
     if result == CUresult::SUCCESS && driver::primary_is_active(device) == Ok(false) {
         touches::forget_functions();
         let removed = process::state().arenas.remove(context);
         lost(context, removed.as_ref());
-    } else if let Some(owned) = process::state().arenas.of(context) {
-        owned.closing = false;
     }
     result
-}
-
-/// Lets no more moves begin in a context's arena, and waits for those under way, and for threads that
-/// are about to name its streams.
-fn close(context: CUcontext) {
-    if let Some(owned) = process::state().arenas.of(context) {
-        owned.closing = true;
-    }
-    wait_until(Deadline::after_ms(10_000), || {
-        let mut state = process::state();
-        let busy = state.arenas.of(context).is_some_and(|o| o.busy > 0);
-        !busy && !state.streams.are_named(context)
-    });
 }
 
 /// A context has ended, and with it its streams, whether or not it had an arena.

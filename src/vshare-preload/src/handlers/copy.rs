@@ -404,6 +404,36 @@ pub(crate) fn memcpy_3d_batch_async(
     submit(entry, stream, in_3d_batch(copies, count).touches(), real)
 }
 
+pub(crate) fn memcpy_with_attributes_async(
+    entry: Entry,
+    real: Real<'_>,
+    dst: CUdeviceptr,
+    src: CUdeviceptr,
+    _bytes: usize,
+    _attributes: *mut CUmemcpyAttributes,
+    stream: CUstream,
+) -> CUresult {
+    submit(
+        entry,
+        stream,
+        Touches::Copy {
+            to: &[dst.0],
+            from: &[src.0],
+        },
+        real,
+    )
+}
+
+pub(crate) fn memcpy_3d_with_attributes_async(
+    entry: Entry,
+    real: Real<'_>,
+    copy: *mut CUDA_MEMCPY3D_BATCH_OP,
+    _flags: u64,
+    stream: CUstream,
+) -> CUresult {
+    submit(entry, stream, in_3d_batch(copy, 1).touches(), real)
+}
+
 /// What it reads and writes stands in a struct that differs between versions: it is faulted in.
 pub(crate) fn mem_batch_decompress_async(
     entry: Entry,

@@ -11,7 +11,7 @@ use std::ffi::c_void;
 
 pub(crate) fn stream_destroy(entry: Entry, real: Real<'_>, stream: CUstream) -> CUresult {
     let capturing = captures::takes(stream);
-    if process::is_on() && arenas::any() {
+    if arenas::any() {
         streams::destroying(Key::of(entry.null_stream, stream));
     }
     let result = real.call();

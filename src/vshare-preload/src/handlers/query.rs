@@ -66,7 +66,7 @@ pub(crate) fn mem_get_info(
     total: *mut usize,
 ) -> CUresult {
     let result = real.call();
-    if result != CUresult::SUCCESS || !process::is_on() {
+    if result != CUresult::SUCCESS {
         return result;
     }
     process::used();
@@ -84,7 +84,7 @@ pub(crate) fn device_total_mem(
     _device: CUdevice,
 ) -> CUresult {
     let result = real.call();
-    if result != CUresult::SUCCESS || !process::is_on() || bytes.is_null() {
+    if result != CUresult::SUCCESS || bytes.is_null() {
         return result;
     }
     if let Some(limit) = process::config().limit {

@@ -14,7 +14,7 @@ pub(crate) fn mem_alloc_async(
     bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    if !process::is_on() || dptr.is_null() || bytes == 0 || captures::takes(stream) {
+    if dptr.is_null() || bytes == 0 || captures::takes(stream) {
         return real.call();
     }
     match pools::current() {
@@ -31,7 +31,7 @@ pub(crate) fn mem_alloc_from_pool_async(
     pool: CUmemoryPool,
     stream: CUstream,
 ) -> CUresult {
-    if !process::is_on() || dptr.is_null() || bytes == 0 || captures::takes(stream) {
+    if dptr.is_null() || bytes == 0 || captures::takes(stream) {
         return real.call();
     }
     let served = pools::is_served(pool)
@@ -71,7 +71,7 @@ pub(crate) fn mem_free_async(
     dptr: CUdeviceptr,
     stream: CUstream,
 ) -> CUresult {
-    if !process::is_on() || dptr.0 == 0 {
+    if dptr.0 == 0 {
         return real.call();
     }
     if captures::takes(stream) {

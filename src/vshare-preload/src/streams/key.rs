@@ -48,6 +48,11 @@ impl Key {
         self.handle
     }
 
+    /// Whether it is the own default stream of the thread with this number.
+    pub(super) const fn is_of_thread(self, number: usize) -> bool {
+        self.thread == number
+    }
+
     /// Whether threads other than the one that uses it can name it.
     pub(super) fn is_shared(self) -> bool {
         self.thread == 0 || self.thread == this_thread()
@@ -68,13 +73,28 @@ impl Key {
 /// A number for each thread there ever was: an address would come again after the thread's end.
 fn this_thread() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: Cell<usize> = const { Cell::new(0) };
-    }
     NUMBER.with(|number| {
         if number.get() == 0 {
             number.set(THREADS.fetch_add(1, Ordering::Relaxed) + 1);
+            // Later on in the thread's end this fails: then nobody is told of it.
+            _ = END.try_with(|_| ());
         }
         number.get()
     })
+}
+
+thread_local! {
+    /// Without a destructor: may be asked for until the very end of the thread.
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+
+    static END: End = const { End };
+}
+
+/// Lives as long as the thread.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        super::order::thread_ends(NUMBER.get());
+    }
 }

@@ -5,6 +5,7 @@ use crate::captures;
 use crate::cuda::{CUcontext, CUevent, CUresult};
 use crate::driver::{self, Answer};
 use crate::process;
+use crate::visits::Visit;
 
 /// Operations and bytes between two marks.
 const MARK_OPERATIONS: u32 = 16;
@@ -22,6 +23,7 @@ pub(super) fn record_in(key: Key, context: CUcontext) -> Answer<CUevent> {
     if captures::any() && (key.is_legacy() || driver::is_capturing(key.handle())) {
         return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
+    let _visit = Visit::wait(context).ok_or(CUresult::INVALID_CONTEXT)?;
     let unused = process::state().streams.take_event(context);
     driver::outside_captures(|| {
         driver::in_context(context, || {

@@ -91,7 +91,7 @@ struct Line {
     awaited: Vec<(CUcontext, u64)>,
     /// Threads that are about to name it to the driver.
     pins: u32,
-    /// Destroyed: no further work.
+    /// Destroyed, or its thread has ended: no further work.
     gone: bool,
 }
 
@@ -297,11 +297,9 @@ impl Streams {
         }
     }
 
-    /// Whether threads are about to name streams of a context to the driver.
-    pub(crate) fn are_named(&self, context: CUcontext) -> bool {
-        self.lines
-            .iter()
-            .any(|l| l.context == context && l.pins > 0)
+    /// Whether any stream of a context is known.
+    pub(crate) fn has_any_in(&self, context: CUcontext) -> bool {
+        self.lines.iter().any(|l| l.context == context)
     }
 
     /// Whether a stream is known.
@@ -309,8 +307,8 @@ impl Streams {
         self.lines.iter().any(|l| l.key == key && !l.gone)
     }
 
-    /// Forgets lines of destroyed streams whose work has ended; and when there are many lines, all whose
-    /// work has ended: nobody says when a thread and its own default stream have gone.
+    /// Forgets lines of streams that are no more, once their work has ended; and when there are many
+    /// lines, all whose work has ended.
     fn forget_gone(&mut self) {
         let crowded = self.lines.len() > CROWD;
         let (solo, owed) = (self.solo, self.owed);

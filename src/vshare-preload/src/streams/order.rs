@@ -4,7 +4,8 @@ use super::marks::{mark_others, poll, record_in, set_mark};
 use super::{Barrier, Enter, Key};
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::CUcontext;
-use crate::{captures, driver, process};
+use crate::visits::Visit;
+use crate::{captures, driver, guard, process, report};
 
 /// Takes note of an operation in `key`, which is not the solo stream, before it is submitted, and
 /// puts it behind whatever it must come after.
@@ -184,6 +185,39 @@ pub(crate) fn destroying(key: Key) {
     poll();
 }
 
+/// A thread ends, and nobody else can name its own default streams: their last work is marked now, so
+/// that what is freed later can tell when it has passed.
+pub(super) fn thread_ends(number: usize) {
+    if !process::is_on() {
+        return;
+    }
+    // A panic while a thread ends would end the process.
+    let marked = std::panic::catch_unwind(|| {
+        guard::as_inside(|| {
+            let own: Vec<(Key, CUcontext, bool)> = {
+                let state = process::state();
+                let lines = state.streams.lines.iter();
+                lines
+                    .filter(|l| l.key.is_of_thread(number) && !l.gone)
+                    .map(|l| (l.key, l.context, l.is_marked()))
+                    .collect()
+            };
+            for (key, context, is_marked) in own {
+                if !is_marked {
+                    let tick = process::now();
+                    set_mark(key, context, tick, record_in(key, context));
+                }
+                if let Some(line) = process::state().streams.line(key) {
+                    line.gone = true;
+                }
+            }
+        });
+    });
+    if marked.is_err() {
+        report::add(report::PANICS, 1);
+    }
+}
+
 /// Waits for all work of a context, and takes note.
 ///
 /// Not while a capture is on, which it would end.
@@ -191,6 +225,9 @@ pub(crate) fn synchronize(context: CUcontext) -> bool {
     if captures::any() {
         return false;
     }
+    let Some(_visit) = Visit::wait(context) else {
+        return false;
+    };
     let tick = process::now();
     let waited = driver::outside_captures(|| driver::in_context(context, driver::synchronize));
     let ok = driver::noted("cuCtxSynchronize", 0, waited).is_ok();
