@@ -305,29 +305,29 @@ macro_rules! cuda_symbols {
                 (operations: *mut c_void, count: usize, flags: u32, failed: *mut usize, stream: CUstream);
 
             // Fills.
-            Observe memset::memset_d8 [cuMemsetD8_v2: Legacy, cuMemsetD8_v2_ptds: PerThread]
+            Observe memset::memset [cuMemsetD8_v2: Legacy, cuMemsetD8_v2_ptds: PerThread]
                 (dst: CUdeviceptr, value: u8, count: usize);
-            Observe memset::memset_d16 [cuMemsetD16_v2: Legacy, cuMemsetD16_v2_ptds: PerThread]
+            Observe memset::memset [cuMemsetD16_v2: Legacy, cuMemsetD16_v2_ptds: PerThread]
                 (dst: CUdeviceptr, value: u16, count: usize);
-            Observe memset::memset_d32 [cuMemsetD32_v2: Legacy, cuMemsetD32_v2_ptds: PerThread]
+            Observe memset::memset [cuMemsetD32_v2: Legacy, cuMemsetD32_v2_ptds: PerThread]
                 (dst: CUdeviceptr, value: u32, count: usize);
-            Observe memset::memset_d2d8 [cuMemsetD2D8_v2: Legacy, cuMemsetD2D8_v2_ptds: PerThread]
+            Observe memset::memset_2d [cuMemsetD2D8_v2: Legacy, cuMemsetD2D8_v2_ptds: PerThread]
                 (dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize);
-            Observe memset::memset_d2d16 [cuMemsetD2D16_v2: Legacy, cuMemsetD2D16_v2_ptds: PerThread]
+            Observe memset::memset_2d [cuMemsetD2D16_v2: Legacy, cuMemsetD2D16_v2_ptds: PerThread]
                 (dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize);
-            Observe memset::memset_d2d32 [cuMemsetD2D32_v2: Legacy, cuMemsetD2D32_v2_ptds: PerThread]
+            Observe memset::memset_2d [cuMemsetD2D32_v2: Legacy, cuMemsetD2D32_v2_ptds: PerThread]
                 (dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize);
-            Observe memset::memset_d8_async [cuMemsetD8Async: Legacy, cuMemsetD8Async_ptsz: PerThread]
+            Observe memset::memset_async [cuMemsetD8Async: Legacy, cuMemsetD8Async_ptsz: PerThread]
                 (dst: CUdeviceptr, value: u8, count: usize, stream: CUstream);
-            Observe memset::memset_d16_async [cuMemsetD16Async: Legacy, cuMemsetD16Async_ptsz: PerThread]
+            Observe memset::memset_async [cuMemsetD16Async: Legacy, cuMemsetD16Async_ptsz: PerThread]
                 (dst: CUdeviceptr, value: u16, count: usize, stream: CUstream);
-            Observe memset::memset_d32_async [cuMemsetD32Async: Legacy, cuMemsetD32Async_ptsz: PerThread]
+            Observe memset::memset_async [cuMemsetD32Async: Legacy, cuMemsetD32Async_ptsz: PerThread]
                 (dst: CUdeviceptr, value: u32, count: usize, stream: CUstream);
-            Observe memset::memset_d2d8_async [cuMemsetD2D8Async: Legacy, cuMemsetD2D8Async_ptsz: PerThread]
+            Observe memset::memset_2d_async [cuMemsetD2D8Async: Legacy, cuMemsetD2D8Async_ptsz: PerThread]
                 (dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize, stream: CUstream);
-            Observe memset::memset_d2d16_async [cuMemsetD2D16Async: Legacy, cuMemsetD2D16Async_ptsz: PerThread]
+            Observe memset::memset_2d_async [cuMemsetD2D16Async: Legacy, cuMemsetD2D16Async_ptsz: PerThread]
                 (dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: CUstream);
-            Observe memset::memset_d2d32_async [cuMemsetD2D32Async: Legacy, cuMemsetD2D32Async_ptsz: PerThread]
+            Observe memset::memset_2d_async [cuMemsetD2D32Async: Legacy, cuMemsetD2D32Async_ptsz: PerThread]
                 (dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream);
 
             // The program's own prefetches.
@@ -339,19 +339,19 @@ macro_rules! cuda_symbols {
                 (dptr: CUdeviceptr, bytes: usize, location: CUmemLocation, flags: u32, stream: CUstream);
 
             // Streams that wait for memory, or write it.
-            Observe other::stream_wait_value_32
+            Observe other::stream_value
                 [cuStreamWaitValue32: Legacy, cuStreamWaitValue32_ptsz: PerThread,
                  cuStreamWaitValue32_v2: Legacy, cuStreamWaitValue32_v2_ptsz: PerThread]
                 (stream: CUstream, dptr: CUdeviceptr, value: u32, flags: u32);
-            Observe other::stream_write_value_32
+            Observe other::stream_value
                 [cuStreamWriteValue32: Legacy, cuStreamWriteValue32_ptsz: PerThread,
                  cuStreamWriteValue32_v2: Legacy, cuStreamWriteValue32_v2_ptsz: PerThread]
                 (stream: CUstream, dptr: CUdeviceptr, value: u32, flags: u32);
-            Observe other::stream_wait_value_64
+            Observe other::stream_value
                 [cuStreamWaitValue64: Legacy, cuStreamWaitValue64_ptsz: PerThread,
                  cuStreamWaitValue64_v2: Legacy, cuStreamWaitValue64_v2_ptsz: PerThread]
                 (stream: CUstream, dptr: CUdeviceptr, value: u64, flags: u32);
-            Observe other::stream_write_value_64
+            Observe other::stream_value
                 [cuStreamWriteValue64: Legacy, cuStreamWriteValue64_ptsz: PerThread,
                  cuStreamWriteValue64_v2: Legacy, cuStreamWriteValue64_v2_ptsz: PerThread]
                 (stream: CUstream, dptr: CUdeviceptr, value: u64, flags: u32);

@@ -48,6 +48,17 @@ pub(crate) fn submit(
     result
 }
 
+/// Submits a copy or a fill, that writes to and reads from these addresses.
+pub(crate) fn submit_copy(
+    entry: Entry,
+    stream: CUstream,
+    to: &[u64],
+    from: &[u64],
+    real: Real<'_>,
+) -> CUresult {
+    submit(entry, stream, Touches::Copy { to, from }, real)
+}
+
 /// Submits one piece of work to several streams.
 pub(crate) fn submit_to_all(entry: Entry, streams: &[CUstream], real: Real<'_>) -> CUresult {
     if !arenas::any() {

@@ -8,7 +8,7 @@ use crate::cuda::{
 use crate::guard::Real;
 use crate::symbols::Entry;
 use crate::touches::Touches;
-use crate::work::submit;
+use crate::work::{submit, submit_copy};
 use std::ffi::c_void;
 
 pub(crate) fn memcpy(
@@ -18,15 +18,7 @@ pub(crate) fn memcpy(
     src: CUdeviceptr,
     _bytes: usize,
 ) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, CUstream::NULL, &[dst.0], &[src.0], real)
 }
 
 pub(crate) fn memcpy_async(
@@ -37,15 +29,7 @@ pub(crate) fn memcpy_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, stream, &[dst.0], &[src.0], real)
 }
 
 pub(crate) fn memcpy_peer(
@@ -57,15 +41,7 @@ pub(crate) fn memcpy_peer(
     _src_context: CUcontext,
     _bytes: usize,
 ) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, CUstream::NULL, &[dst.0], &[src.0], real)
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -79,15 +55,7 @@ pub(crate) fn memcpy_peer_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, stream, &[dst.0], &[src.0], real)
 }
 
 pub(crate) fn memcpy_htod(
@@ -97,15 +65,7 @@ pub(crate) fn memcpy_htod(
     _src: *const c_void,
     _bytes: usize,
 ) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[],
-        },
-        real,
-    )
+    submit_copy(entry, CUstream::NULL, &[dst.0], &[], real)
 }
 
 pub(crate) fn memcpy_dtoh(
@@ -115,15 +75,7 @@ pub(crate) fn memcpy_dtoh(
     src: CUdeviceptr,
     _bytes: usize,
 ) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Copy {
-            to: &[],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, CUstream::NULL, &[], &[src.0], real)
 }
 
 pub(crate) fn memcpy_dtod(
@@ -133,15 +85,7 @@ pub(crate) fn memcpy_dtod(
     src: CUdeviceptr,
     _bytes: usize,
 ) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, CUstream::NULL, &[dst.0], &[src.0], real)
 }
 
 pub(crate) fn memcpy_htod_async(
@@ -152,15 +96,7 @@ pub(crate) fn memcpy_htod_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[],
-        },
-        real,
-    )
+    submit_copy(entry, stream, &[dst.0], &[], real)
 }
 
 pub(crate) fn memcpy_dtoh_async(
@@ -171,15 +107,7 @@ pub(crate) fn memcpy_dtoh_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[host(dst)],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, stream, &[host(dst)], &[src.0], real)
 }
 
 pub(crate) fn memcpy_dtod_async(
@@ -190,15 +118,7 @@ pub(crate) fn memcpy_dtod_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, stream, &[dst.0], &[src.0], real)
 }
 
 pub(crate) fn memcpy_dtoa(
@@ -209,15 +129,7 @@ pub(crate) fn memcpy_dtoa(
     src: CUdeviceptr,
     _bytes: usize,
 ) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Copy {
-            to: &[],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, CUstream::NULL, &[], &[src.0], real)
 }
 
 pub(crate) fn memcpy_atod(
@@ -228,15 +140,7 @@ pub(crate) fn memcpy_atod(
     _src_offset: usize,
     _bytes: usize,
 ) -> CUresult {
-    submit(
-        entry,
-        CUstream::NULL,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[],
-        },
-        real,
-    )
+    submit_copy(entry, CUstream::NULL, &[dst.0], &[], real)
 }
 
 pub(crate) fn memcpy_htoa(
@@ -282,7 +186,7 @@ pub(crate) fn memcpy_htoa_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(entry, stream, Touches::Copy { to: &[], from: &[] }, real)
+    submit(entry, stream, Touches::Nothing, real)
 }
 
 pub(crate) fn memcpy_atoh_async(
@@ -294,15 +198,7 @@ pub(crate) fn memcpy_atoh_async(
     _bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[host(dst)],
-            from: &[],
-        },
-        real,
-    )
+    submit_copy(entry, stream, &[host(dst)], &[], real)
 }
 
 pub(crate) fn memcpy_2d(entry: Entry, real: Real<'_>, copy: *const CUDA_MEMCPY2D) -> CUresult {
@@ -413,15 +309,7 @@ pub(crate) fn memcpy_with_attributes_async(
     _attributes: *mut CUmemcpyAttributes,
     stream: CUstream,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dst.0],
-            from: &[src.0],
-        },
-        real,
-    )
+    submit_copy(entry, stream, &[dst.0], &[src.0], real)
 }
 
 pub(crate) fn memcpy_3d_with_attributes_async(

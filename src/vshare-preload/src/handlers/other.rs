@@ -5,7 +5,7 @@ use crate::guard::Real;
 use crate::streams::{self, Key};
 use crate::symbols::Entry;
 use crate::touches::Touches;
-use crate::work::{self, submit};
+use crate::work::{self, submit, submit_copy};
 use crate::{arenas, captures, process};
 use std::ffi::c_void;
 
@@ -54,80 +54,16 @@ pub(crate) fn mem_prefetch_async(
     real.call()
 }
 
-pub(crate) fn stream_wait_value_32(
+/// A stream waits for a word in memory, or writes one.
+pub(crate) fn stream_value<Word>(
     entry: Entry,
     real: Real<'_>,
     stream: CUstream,
     dptr: CUdeviceptr,
-    _value: u32,
+    _value: Word,
     _flags: u32,
 ) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dptr.0],
-            from: &[],
-        },
-        real,
-    )
-}
-
-pub(crate) fn stream_write_value_32(
-    entry: Entry,
-    real: Real<'_>,
-    stream: CUstream,
-    dptr: CUdeviceptr,
-    _value: u32,
-    _flags: u32,
-) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dptr.0],
-            from: &[],
-        },
-        real,
-    )
-}
-
-pub(crate) fn stream_wait_value_64(
-    entry: Entry,
-    real: Real<'_>,
-    stream: CUstream,
-    dptr: CUdeviceptr,
-    _value: u64,
-    _flags: u32,
-) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dptr.0],
-            from: &[],
-        },
-        real,
-    )
-}
-
-pub(crate) fn stream_write_value_64(
-    entry: Entry,
-    real: Real<'_>,
-    stream: CUstream,
-    dptr: CUdeviceptr,
-    _value: u64,
-    _flags: u32,
-) -> CUresult {
-    submit(
-        entry,
-        stream,
-        Touches::Copy {
-            to: &[dptr.0],
-            from: &[],
-        },
-        real,
-    )
+    submit_copy(entry, stream, &[dptr.0], &[], real)
 }
 
 pub(crate) fn stream_batch_mem_op(
