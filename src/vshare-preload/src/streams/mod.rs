@@ -482,3 +482,6 @@ enum Enter {
     /// Marks should be set in all other streams.
     MarkOthers,
 }
+
+#[cfg(test)]
+mod tests;
