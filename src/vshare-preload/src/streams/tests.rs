@@ -50,9 +50,9 @@ fn the_first_work_elsewhere_comes_behind_the_work_before_the_last_free() {
     assert!(matches!(enter, Enter::WaitFor(CUevent(7), 1)));
 }
 
-/// The second stream's thread has been told to wait and has not done so yet. Until then its stream is
-/// empty, so it looks idle, and the first is soon alone again. The order that reuse relies on is
-/// owed to the next stream all the same.
+/// The second stream's thread has been told to wait and has not done so yet. Until then its stream
+/// is empty, so it looks idle, and the first is soon alone again. The order that reuse relies on
+/// is owed to the next stream all the same.
 #[test]
 fn a_stream_that_is_solo_again_still_owes_the_order_that_a_slow_thread_was_to_wait_for() {
     let _alone = alone();
@@ -104,6 +104,21 @@ fn streams_that_come_and_go_have_each_others_slots() {
         streams.line_or_new(key).gone = true;
         streams.set_solo(None);
         streams.forget_gone();
+        assert!(streams.lines.is_empty(), "{request}");
+    }
+    assert!(streams.slots <= 2, "{} slots", streams.slots);
+}
+
+/// The same of a program with a context for each request, which destroys no stream itself.
+#[test]
+fn streams_that_end_with_their_context_leave_their_slots_to_others() {
+    let _alone = alone();
+    let mut streams = Streams::new();
+    for request in 0..1000 {
+        let key = stream(request);
+        streams.line_or_new(key).context = CUcontext(1 + request);
+        streams.slot(key);
+        streams.context_gone(CUcontext(1 + request));
         assert!(streams.lines.is_empty(), "{request}");
     }
     assert!(streams.slots <= 2, "{} slots", streams.slots);
