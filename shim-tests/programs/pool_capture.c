@@ -20,6 +20,52 @@ static void press(CUstream in) {
         OK(mix(blocks[i], 1000, 1, in));
 }
 
+static void *ends(void *nothing) {
+    CUgraph graph;
+    OK(cuCtxSetCurrent(context));
+    printf("%d ", cuStreamEndCapture(other, &graph));
+    return nothing;
+}
+
+// The other stream captures a fill of the first block, after something that seems to end the capture and does not.
+static void capture_after(int wrong_thread) {
+    // One stream has had all the work for long, and what was freed may be used again in its order: work elsewhere has something to
+    // wait for, but nothing that is captured has.
+    for (int i = 0; i < 100; i++)
+        OK(fill(blocks[0], i, 4, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemFree_v2(block(4 * WORDS)));
+    OK(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    if (wrong_thread) {
+        pthread_t id;
+        HOLDS(!pthread_create(&id, NULL, ends, NULL));
+        pthread_join(id, NULL);
+    } else {
+        CUgraph graph;
+        printf("%d ", cuStreamEndCapture(stream, &graph));
+    }
+    OK(fill(blocks[0], 100, WORDS, other));
+    stream = other;
+    CUgraphExec exec = finish();
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    printf("%u", word_at(blocks[0] + 4 * WORDS - 4));
+}
+
+// Whether a free waits for work on host memory, as it does while nothing is captured.
+static void free_waits(void) {
+    void *pinned;
+    unsigned one = 1;
+    uint64_t delay = 50000;
+    OK(cuMemHostAlloc(&pinned, 4096, 0));
+    volatile unsigned *flag = pinned;
+    *flag = 0;
+    void *flags[] = {&flag, &one, &delay};
+    OK(launch("flag_host", stream, flags));
+    OK(cuMemFree_v2(blocks[1]));
+    printf("flag %u", *flag);
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     start();
@@ -149,6 +195,22 @@ int main(int argc, char **argv) {
         let_go();
         OK(cuCtxSynchronize());
         printf("%lx", (long)wide_at(out));
+    } else if (!strcmp(how, "not-capturing") || !strcmp(how, "wrong-thread")) {
+        capture_after(!strcmp(how, "wrong-thread"));
+    } else if (!strcmp(how, "stream-gone")) {
+        // The capture goes with its stream.
+        OK(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(fill(blocks[0], 1, 4, other));
+        OK(cuStreamDestroy_v2(other));
+        free_waits();
+    } else if (!strcmp(how, "context-gone")) {
+        // The capture goes with its context.
+        CUcontext second;
+        OK(cuCtxCreate_v2(&second, 0, 0));
+        OK(cuStreamBeginCapture_v2(new_stream(CU_STREAM_NON_BLOCKING), CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuCtxDestroy_v2(second));
+        OK(cuCtxSetCurrent(context));
+        free_waits();
     } else {
         return 2;
     }

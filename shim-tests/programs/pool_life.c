@@ -155,6 +155,21 @@ static void streams(int rounds) {
     }
 }
 
+// A stream for each request, beside one that stays, and nothing is freed: what is kept of the streams that have gone does not grow.
+static void requests(int rounds) {
+    CUdeviceptr at = block(4 * WORDS);
+    CUstream stays = new_stream(CU_STREAM_NON_BLOCKING);
+    uint64_t before = stat_of("cuEventCreate");
+    for (int round = 0; round < rounds; round++) {
+        CUstream own = new_stream(CU_STREAM_NON_BLOCKING);
+        OK(fill(at, round, 4, own));
+        OK(fill(at + 4096, round, 4, stays));
+        OK(cuCtxSynchronize());
+        OK(cuStreamDestroy_v2(own));
+    }
+    HOLDS(stat_of("cuEventCreate") - before < 10);
+}
+
 // Work that fails ends the context: every call says so from then on, and none hangs.
 static void broken(void) {
     CUdeviceptr blocks[BLOCKS], at;
@@ -192,6 +207,8 @@ int main(int argc, char **argv) {
             threads(rounds);
         else if (!strcmp(how, "streams"))
             streams(rounds);
+        else if (!strcmp(how, "requests"))
+            requests(rounds);
         else if (!strcmp(how, "broken"))
             broken();
         else

@@ -7,13 +7,16 @@ static const size_t BYTES = 4 * MIB;
 // One stream does all the work, and something is freed in it for use at once.
 static CUstream work_and_free(void) {
     CUstream solo = new_stream(CU_STREAM_NON_BLOCKING);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 100; i++) {
         CUdeviceptr at = block(BYTES);
         OK(fill(at, i, 1000, solo));
         OK(cuMemFreeAsync(at, solo) == CUDA_SUCCESS ? CUDA_SUCCESS : cuMemFree_v2(at));
     }
     return solo;
 }
+
+// Whether the kernel that the test holds has not ended: not by our letting go, nor because nobody ever has.
+static int is_held(CUstream stream) { return cuStreamQuery(stream) == CUDA_ERROR_NOT_READY; }
 
 // Two kernels that run side by side: the first does not end before the second has.
 static void beside(void) {
@@ -23,9 +26,10 @@ static void beside(void) {
     OK(spin(1, solo)); // held by the test
     OK(fill(at + 8192, 7, 1000, other));
     OK(cuStreamSynchronize(other));
+    int held = is_held(solo);
     let_go();
     OK(cuStreamSynchronize(solo));
-    printf("%u %u\n", word_at(at), word_at(at + 8192));
+    printf("%d %u %u\n", held, word_at(at), word_at(at + 8192));
 }
 
 // The stream becomes part of a graph: work elsewhere runs at once, and is no part of the graph.
@@ -56,7 +60,11 @@ static void destroyed(void) {
     CUstream solo = work_and_free();
     OK(fill(at, 1, 1000, solo));
     OK(spin(1, solo)); // held by the test
+    CUevent behind;
+    OK(cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(behind, solo));
     OK(cuStreamDestroy_v2(solo));
+    printf("%d ", cuEventQuery(behind) == CUDA_ERROR_NOT_READY);
     let_go();
     CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < 4; i++) {

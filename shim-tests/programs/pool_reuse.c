@@ -199,6 +199,32 @@ int main(int argc, char **argv) {
         for (unsigned i = 0; i < used; i++)
             ANSWERS(7 * 1024, wide_at(out + 8 * i));
         used = 0;
+    } else if (!strcmp(how, "other-context")) {
+        // Another context's work reads the block. The free waits, but as the driver's does: for the block's own context.
+        CUcontext other;
+        CUmodule own = module;
+        void *pinned;
+        OK(cuMemHostAlloc(&pinned, 4096, 0));
+        CUdeviceptr at = block(BYTES), copy = block(BYTES);
+        OK(fill(at, 7, WORDS, first));
+        OK(cuStreamSynchronize(first));
+        OK(cuCtxCreate_v2(&other, 0, 0));
+        OK(cuModuleLoadData(&module, "any image"));
+        CUstream there = new_stream(CU_STREAM_NON_BLOCKING);
+        OK(spin(2000, there));
+        OK(cuMemcpyDtoDAsync_v2(copy, at, BYTES, there));
+        OK(cuCtxSetCurrent(context));
+        module = own;
+        free_now(at);
+        for (int i = 0; i < 3; i++)
+            OK(fill(block(BYTES), 9, WORDS, second));
+        OK(cuStreamSynchronize(second));
+        let_go();
+        OK(cuCtxSetCurrent(other));
+        OK(cuCtxSynchronize());
+        OK(cuCtxSetCurrent(context));
+        ANSWERS(7, word_at(copy));
+        ANSWERS(7, word_at(copy + BYTES - 4));
     } else if (!strcmp(how, "copies")) {
         // The new owner writes by copies and memsets.
         free_now(in_use(block(BYTES), first));

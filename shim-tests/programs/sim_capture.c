@@ -155,6 +155,18 @@ int main(void) {
     ANSWERS(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, end());
     ANSWERS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture_v2(NULL, 0));
     ANSWERS(CUDA_ERROR_ILLEGAL_STATE, end());
+    // A capture ends with its stream, and with its context.
+    CUstream gone;
+    CUcontext second;
+    OK(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture_v2(gone, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuStreamDestroy_v2(gone));
+    OK(cuCtxSynchronize());
+    OK(cuCtxCreate_v2(&second, 0, 0));
+    OK(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture_v2(gone, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuCtxDestroy_v2(second));
+    OK(cuCtxSetCurrent(context));
     OK(cuCtxSynchronize());
     return 0;
 }

@@ -9,6 +9,8 @@ mod answers;
 mod budget;
 #[path = "pool/contents.rs"]
 mod contents;
+#[path = "pool/endings.rs"]
+mod endings;
 #[path = "pool/faults.rs"]
 mod faults;
 #[path = "pool/graphs.rs"]

@@ -199,7 +199,33 @@ pub(crate) fn end(stream: &Stream) -> Result<Vec<Op>, CuError> {
     }
 }
 
+/// A stream goes: a capture that began in it ends, any other has lost a part.
+pub(crate) fn stream_gone(stream: &Stream) {
+    match of(stream) {
+        Some(capture) if capture.origin == stream.handle => capture.end(),
+        Some(capture) => capture.invalidate(),
+        None => {}
+    }
+}
+
+/// A context goes, with its streams.
+pub(crate) fn context_gone(context: Handle) {
+    for capture in live().iter().filter(|c| c.context == context) {
+        capture.end();
+    }
+}
+
 impl Capture {
+    /// Lets its streams go; what it has captured is nobody's.
+    fn end(&self) {
+        for member in lock(&self.inner).members.values() {
+            *lock(&member.stream.capture) = None;
+        }
+        let mut live = lock(&LIVE);
+        live.retain(|other| other.id != self.id);
+        LIVE_COUNT.store(live.len(), Ordering::Relaxed);
+    }
+
     pub(crate) fn invalidate(&self) {
         lock(&self.inner).invalid = true;
     }

@@ -1,5 +1,6 @@
 //! Contexts, and which one is current on a thread.
 
+use crate::capture;
 use crate::cuda::{Answer, CuError, Handle};
 use crate::handles::{fresh_handle, lock};
 use crate::machine::machine;
@@ -69,6 +70,7 @@ impl Context {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        capture::context_gone(self.handle);
         for stream in self.streams() {
             let _ = stream.close();
             stream.drain();

@@ -1,7 +1,7 @@
 //! The way into every exported function: after a fork, hidden by version, told to fail, not initialised — then the handler, and the log.
 
 use crate::cuda::{Answer, CuError};
-use crate::{config, inject, journal, machine};
+use crate::{config, hold, inject, journal, machine};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,6 +52,7 @@ pub(crate) fn enter(
         return CuError::NOT_INITIALIZED.0;
     }
     call.count.fetch_add(1, Ordering::Relaxed);
+    hold::wait_in_call(call.base);
     let number = journal::next();
     let answer = admit(call).and_then(|()| {
         // A panic must not cross into the program; the handlers' state is behind locks that survive one.

@@ -1,4 +1,5 @@
-//! Kernels kept waiting so that a test has work in flight: `SIMCUDA_HOLD_KERNEL=name[:path],…`. Never longer than 30 s.
+//! Kernels kept waiting so that a test has work in flight: `SIMCUDA_HOLD_KERNEL=name[:path],…`; calls, so that it has a thread in the
+//! driver: `SIMCUDA_HOLD_CALL`. Never longer than 30 s.
 
 use crate::{config, stats};
 use std::path::Path;
@@ -13,7 +14,23 @@ static RELEASED: AtomicBool = AtomicBool::new(false);
 
 /// Returns when the kernel of that name may go on: its file exists, or `simcuda_release` was called.
 pub(crate) fn wait(name: &str) {
-    let Some((_, path)) = rules().iter().find(|(held, _)| held == name) else {
+    static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
+    let rules = RULES.get_or_init(|| parse(config::config().hold.as_deref()));
+    hold(rules, name);
+}
+
+/// The same for a call.
+pub(crate) fn wait_in_call(name: &str) {
+    static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
+    let rules = RULES.get_or_init(|| parse(config::config().hold_call.as_deref()));
+    hold(rules, name);
+}
+
+/// A name, and the file that lets it go.
+type Rule = (String, Option<String>);
+
+fn hold(rules: &[Rule], name: &str) {
+    let Some((_, path)) = rules.iter().find(|(held, _)| held == name) else {
         return;
     };
     let start = Instant::now();
@@ -26,23 +43,19 @@ pub(crate) fn wait(name: &str) {
     }
 }
 
-fn rules() -> &'static [(String, Option<String>)] {
-    static RULES: OnceLock<Vec<(String, Option<String>)>> = OnceLock::new();
-    RULES.get_or_init(|| parse(config::config().hold.as_deref().unwrap_or_default()))
-}
-
-fn parse(text: &str) -> Vec<(String, Option<String>)> {
+fn parse(text: Option<&str>) -> Vec<Rule> {
     let rule = |text: &str| match text.split_once(':') {
         Some((name, path)) => (name.to_owned(), Some(path.to_owned())),
         None => (text.to_owned(), None),
     };
-    text.split(',')
+    text.unwrap_or_default()
+        .split(',')
         .filter(|text| !text.is_empty())
         .map(rule)
         .collect()
 }
 
-/// For test programs: 1 lets every held kernel go, 0 holds again.
+/// For test programs: 1 lets everything go that is held, 0 holds again.
 #[expect(unsafe_code, reason = "an export for test programs")]
 #[unsafe(no_mangle)]
 extern "C" fn simcuda_release(release: i32) {

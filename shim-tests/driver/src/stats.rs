@@ -85,7 +85,7 @@ counters! {
     copied_bytes,
     /// memsets that ran
     memsets,
-    /// kernels that were held
+    /// kernels and calls that were held
     held,
     /// accesses to memory that was not allocated
     illegal_accesses,

@@ -37,6 +37,26 @@ fn a_free_during_a_capture_answers_as_the_driver_would_c31() {
 }
 
 #[test]
+fn a_capture_goes_on_when_another_stream_is_told_to_end_its_own() {
+    agrees("not-capturing");
+}
+
+#[test]
+fn a_capture_goes_on_when_a_thread_that_may_not_end_it_tries_to() {
+    agrees("wrong-thread");
+}
+
+#[test]
+fn a_capture_that_went_with_its_stream_is_over() {
+    agrees("stream-gone");
+}
+
+#[test]
+fn a_capture_that_went_with_its_context_is_over() {
+    agrees("context-gone");
+}
+
+#[test]
 fn memory_freed_under_a_running_graph_disturbs_nothing() {
     let bench = Bench::new("capture");
     let native = bench.native(&["freed-under"], &[]);

@@ -39,6 +39,11 @@ fn streams_come_and_go_with_work_in_them() {
 }
 
 #[test]
+fn a_stream_for_each_request_costs_no_more_with_every_request() {
+    Bench::new("life").agrees(&["requests", "100"]);
+}
+
+#[test]
 fn a_fork_before_cuda_is_used_makes_two_programs() {
     Bench::new("fork").agrees(&["before"]);
 }

@@ -73,6 +73,20 @@ fn work_of_threads_that_have_ended_does_not_keep_memory_for_ever() {
     assert_eq!(outcome.printed(), "used again\n");
 }
 
+/// A free that waits does so for its own context's work. What is left of another's still counts.
+#[test]
+fn memory_that_another_contexts_work_reads_is_given_to_nobody_by_a_free_that_waited() {
+    let bench = Bench::new("reuse");
+    for wait in ["always", "auto", "never"] {
+        let env = [
+            ("SIMCUDA_HOLD_KERNEL", "spin_us"),
+            ("VSHARE_FREE_WAIT", wait),
+        ];
+        let outcome = bench.shimmed(&["other-context"], &env);
+        assert_eq!(outcome.printed(), "nothing was disturbed\n", "{wait}");
+    }
+}
+
 /// Several threads with random sizes; what each block held is checked while the next owner may be
 /// at work already. Seeds are fixed, what the threads make of them is not.
 fn storm(streams: &str, budget: &str, seeds: std::ops::Range<u32>, operations: &str) {

@@ -1,25 +1,41 @@
-//! Whether any stream is recording a graph. What is captured does not run, and nothing of ours may
-//! enter it.
+//! Which streams record a graph. What is captured does not run, and nothing of ours may enter it.
 
-use crate::cuda::CUstream;
+use crate::cuda::{CUcontext, CUstream};
 use crate::driver;
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::lock::Lock;
+use crate::streams::Key;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-static CAPTURES: AtomicU32 = AtomicU32::new(0);
+/// Streams in which a capture has begun and not ended, each with its context.
+static CAPTURES: Lock<Vec<(Key, CUcontext)>> = Lock::new(Vec::new());
 
-/// A capture has begun.
-pub(crate) fn begun() {
-    CAPTURES.fetch_add(1, Ordering::Relaxed);
+/// How many they are, for those who hold no lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// A capture has begun in a stream.
+pub(crate) fn begun(key: Key, context: CUcontext) {
+    change(|captures| captures.push((key, context)));
 }
 
-/// A capture has ended, well or badly.
-pub(crate) fn ended() {
-    _ = CAPTURES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+/// The capture of a stream has ended, well or badly.
+pub(crate) fn ended(key: Key) {
+    change(|captures| captures.retain(|c| c.0 != key));
+}
+
+/// A context has ended, and its streams' captures with it.
+pub(crate) fn context_gone(context: CUcontext) {
+    change(|captures| captures.retain(|c| c.1 != context));
+}
+
+fn change(f: impl FnOnce(&mut Vec<(Key, CUcontext)>)) {
+    let mut captures = CAPTURES.lock();
+    f(&mut captures);
+    COUNT.store(captures.len(), Ordering::Relaxed);
 }
 
 /// Whether any capture is going on in this process.
 pub(crate) fn any() -> bool {
-    CAPTURES.load(Ordering::Relaxed) != 0
+    COUNT.load(Ordering::Relaxed) != 0
 }
 
 /// Whether work submitted to `stream` is captured, by the capture's own stream or one that joined.

@@ -54,11 +54,11 @@ fn create_with_priority(_: &Call, out: Out<CUstream>, flags: u32, priority: i32)
     out.put(handle)
 }
 
-/// Returns at once; what is queued is still done.
+/// Returns at once; what is queued is still done. A capture that began in the stream ends with it.
 fn destroy(_: &Call, handle: CUstream) -> Answer {
     context::current()?;
     let stream = machine()?.streams.get(handle)?;
-    capture::not_capturing(&stream)?;
+    capture::stream_gone(&stream);
     machine()?.streams.remove(handle)?;
     if !stream.close()
         && let Some(context) = machine()?.contexts.find(stream.context)

@@ -5,7 +5,7 @@ use crate::cuda::{CUcontext, CUdevice, CUlibrary, CUmodule, CUresult};
 use crate::guard::Real;
 use crate::symbols::Entry;
 use crate::visits::Ending;
-use crate::{driver, process, report, touches, work};
+use crate::{captures, driver, process, report, touches, work};
 use vshare_shm::record::Record;
 
 pub(crate) fn init(_entry: Entry, real: Real<'_>, _flags: u32) -> CUresult {
@@ -97,6 +97,7 @@ fn releasing(device: CUdevice, real: Real<'_>) -> CUresult {
 
 /// A context has ended, and with it its streams, whether or not it had an arena.
 fn lost(context: CUcontext, arena: Option<&Owned>) {
+    captures::context_gone(context);
     let mut state = process::state();
     state.streams.context_gone(context);
     state.host.context_gone(context);

@@ -10,13 +10,13 @@ use crate::{arenas, captures, process};
 use std::ffi::c_void;
 
 pub(crate) fn stream_destroy(entry: Entry, real: Real<'_>, stream: CUstream) -> CUresult {
-    let capturing = captures::takes(stream);
+    let key = Key::of(entry.null_stream, stream);
     if arenas::any() {
-        streams::destroying(Key::of(entry.null_stream, stream));
+        streams::destroying(key);
     }
     let result = real.call();
-    if capturing && result == CUresult::SUCCESS {
-        captures::ended();
+    if captures::any() && result == CUresult::SUCCESS {
+        captures::ended(key);
     }
     result
 }

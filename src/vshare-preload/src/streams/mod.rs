@@ -253,9 +253,9 @@ impl Streams {
         self.line(key).is_none_or(|l| l.marks.is_empty())
     }
 
-    /// Whether no work has been submitted yet.
+    /// Whether no stream has had work yet; one may be known already.
     pub(crate) fn are_none(&self) -> bool {
-        self.lines.is_empty()
+        self.solo.is_none() && self.lines.iter().all(|l| l.last == 0)
     }
 
     /// Memory was freed for use at once.
@@ -327,7 +327,14 @@ impl Streams {
 
     /// A context has died, with its streams and events.
     pub(crate) fn context_gone(&mut self, context: CUcontext) {
-        self.lines.retain(|l| l.context != context);
+        let slots = &mut self.unused_slots;
+        self.lines.retain(|l| {
+            let stays = l.context != context;
+            if !stays {
+                slots.push(l.slot);
+            }
+            stays
+        });
         for line in &mut self.lines {
             line.awaited.retain(|a| a.0 != context);
         }
@@ -366,7 +373,7 @@ impl Streams {
 
     /// Takes note of an operation that is not in the solo stream. Returns what to do before it.
     fn note(&mut self, key: Key, tick: u64) -> Enter {
-        if self.lines.is_empty() && key.word() != 0 {
+        if self.are_none() && key.word() != 0 && !captures::any() {
             self.line_or_new(key);
             self.set_solo(Some(key));
             return Enter::Go;
@@ -480,3 +487,6 @@ enum Enter {
     /// Marks should be set in all other streams.
     MarkOthers,
 }
+
+#[cfg(test)]
+mod tests;
