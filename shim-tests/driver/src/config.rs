@@ -11,6 +11,7 @@ pub(crate) struct Config {
     pub(crate) concurrent_managed: bool,
     pub(crate) hold: Option<String>,
     pub(crate) fail: Option<String>,
+    pub(crate) slow: Option<String>,
     pub(crate) stats: Option<String>,
     pub(crate) log: Option<String>,
 }
@@ -33,6 +34,7 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Config {
         concurrent_managed: number(&get, "SIMCUDA_CONCURRENT_MANAGED", 1u32) != 0,
         hold: get("SIMCUDA_HOLD_KERNEL"),
         fail: get("SIMCUDA_FAIL"),
+        slow: get("SIMCUDA_SLOW"),
         stats: get("SIMCUDA_STATS"),
         log: get("SIMCUDA_LOG"),
     }
