@@ -9,6 +9,8 @@ mod answers;
 mod budget;
 #[path = "pool/contents.rs"]
 mod contents;
+#[path = "pool/contexts.rs"]
+mod contexts;
 #[path = "pool/faults.rs"]
 mod faults;
 #[path = "pool/graphs.rs"]
