@@ -110,6 +110,10 @@ static void stream_of_another(void) {
     OK(cuMemcpyDtoDAsync_v2(at, out, 8, stream));
     OK(cuCtxSetCurrent(context));
     OK(fill(at, 7, WORDS, stream));
+    CUevent filled;
+    OK(cuEventCreate(&filled, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(filled, stream));
+    OK(cuEventSynchronize(filled));
     OK(spin(1, stream)); // held by the test
     OK(sum(at, out, WORDS, stream));
     OK(cuCtxSetCurrent(first));
@@ -120,6 +124,7 @@ static void stream_of_another(void) {
     OK(cuStreamSynchronize(other));
     for (int i = 0; i < 3; i++)
         OK(fill(block(BYTES), 9, WORDS, other));
+    OK(cuStreamSynchronize(other));
     let_go();
     OK(cuCtxSynchronize());
     printf("%d\n", wide_at(out) == 7ul * WORDS);
