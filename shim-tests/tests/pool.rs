@@ -11,6 +11,8 @@ mod budget;
 mod contents;
 #[path = "pool/contexts.rs"]
 mod contexts;
+#[path = "pool/extents.rs"]
+mod extents;
 #[path = "pool/faults.rs"]
 mod faults;
 #[path = "pool/graphs.rs"]
