@@ -7,6 +7,7 @@ enum { THREADS = 48 };
 static const size_t LARGE = 65 * MIB, SMALL = 100 * MIB;
 
 static pthread_barrier_t together;
+static volatile int released;
 
 static void *takes_a_large_one(void *answer) {
     CUdeviceptr at;
@@ -21,6 +22,12 @@ static void *takes_a_small_one(void *answer) {
     OK(cuCtxSetCurrent(context));
     *(CUresult *)answer = cuMemAlloc_v2(&at, SMALL);
     return NULL;
+}
+
+static void *releases(void *nothing) {
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    released = 1;
+    return nothing;
 }
 
 static pthread_t thread(void *(*run)(void *), void *argument) {
@@ -62,10 +69,36 @@ static void slow(void) {
     printf("%d %d\n", first, second);
 }
 
+// A reference to the primary context is given back, which is not the last, while memory is on its way to the device. What another thread
+// takes meanwhile is of the pool, like all else.
+static void release(void) {
+    CUresult first;
+    pthread_t ids[2];
+    OK(cuCtxSetCurrent(context));
+    block(4096);
+    uint64_t moves = stat_of("cuMemPrefetchAsync_v2"), releases_before = stat_of("cuDevicePrimaryCtxRelease_v2");
+    ids[0] = thread(takes_a_small_one, &first);
+    called("cuMemPrefetchAsync_v2", moves);
+    ids[1] = thread(releases, NULL);
+    called("cuDevicePrimaryCtxRelease_v2", releases_before);
+    while (!released) {
+        block(4096);
+        usleep(1000);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(ids[i], NULL);
+    printf("%d, %lu outside the pool\n", first, stat_of("device_allocs"));
+}
+
 int main(int argc, char **argv) {
     if (argc != 2)
         return 2;
     OK(cuInit(0));
+    if (!strcmp(argv[1], "release")) {
+        OK(cuDevicePrimaryCtxRetain(&context, 0));
+        OK(cuDevicePrimaryCtxRetain(&context, 0));
+        return release(), 0;
+    }
     OK(cuCtxCreate_v2(&context, 0, 0));
     if (!strcmp(argv[1], "many"))
         return many(), 0;

@@ -24,3 +24,10 @@ fn a_driver_that_takes_three_seconds_over_an_extent_is_waited_for() {
     let outcome = Bench::new("extents").shimmed(&["slow"], &env);
     assert_eq!(outcome.printed(), "0 0\n");
 }
+
+#[test]
+fn a_reference_given_back_that_is_not_the_last_leaves_the_pool_in_use() {
+    let env = [("SIMCUDA_SLOW", "cuMemPrefetchAsync:300000")];
+    let outcome = Bench::new("extents").shimmed(&["release"], &env);
+    assert_eq!(outcome.printed(), "0, 0 outside the pool\n");
+}
