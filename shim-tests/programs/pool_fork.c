@@ -47,6 +47,18 @@ int main(int argc, char **argv) {
         if (!child)
             exit(7);
         printf("child %d\n", status_of(child));
+    } else if (!strcmp(how, "room")) {
+        // A child that uses CUDA for the first time has room made for it like any other process.
+        child = fork();
+        if (child) {
+            printf("child %d\n", status_of(child));
+            return 0;
+        }
+        start();
+        work(20);
+        is_right(20);
+        printf("evicts %d, resident %lu MiB\n", stat_of("evict_calls") > 0, stat_of("managed_resident_peak") / MIB);
+        return 7;
     } else if (!strcmp(how, "after")) {
         start();
         work(10);

@@ -1,6 +1,6 @@
 //! The simulated driver itself, without the shim: what every other test that has no GPU relies on.
 
-use shim_tests::{Run, Workdir, artifact};
+use shim_tests::{End, Run, Workdir, artifact};
 use std::path::{Path, PathBuf};
 
 /// A directory with the driver in it under the name that programs load.
@@ -46,6 +46,18 @@ fn managed_memory_faults_moves_and_is_counted_block_by_block() {
 #[test]
 fn wrong_use_has_the_right_errors_and_an_illegal_access_ends_the_context() {
     prints("sim_errors.c", &[("SIMCUDA_DEVICES", "2")]);
+}
+
+/// The real driver's answer to it is a broken heap, so nothing that comes after could be relied on.
+#[test]
+fn whoever_makes_a_destroyed_context_current_is_ended() {
+    let dir = with_driver();
+    let program = program(&dir, "sim_destroyed.c");
+    for how in ["push", "set"] {
+        let outcome = run(&dir, &program).args([how]).go();
+        assert_eq!(outcome.end, End::Signal(6), "{outcome:?}");
+        assert!(outcome.stderr.contains("destroyed"), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -9,8 +9,12 @@ mod answers;
 mod budget;
 #[path = "pool/contents.rs"]
 mod contents;
+#[path = "pool/contexts.rs"]
+mod contexts;
 #[path = "pool/endings.rs"]
 mod endings;
+#[path = "pool/extents.rs"]
+mod extents;
 #[path = "pool/faults.rs"]
 mod faults;
 #[path = "pool/graphs.rs"]

@@ -12,6 +12,7 @@ pub(crate) struct Config {
     pub(crate) hold: Option<String>,
     pub(crate) hold_call: Option<String>,
     pub(crate) fail: Option<String>,
+    pub(crate) slow: Option<String>,
     pub(crate) stats: Option<String>,
     pub(crate) log: Option<String>,
 }
@@ -35,6 +36,7 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Config {
         hold: get("SIMCUDA_HOLD_KERNEL"),
         hold_call: get("SIMCUDA_HOLD_CALL"),
         fail: get("SIMCUDA_FAIL"),
+        slow: get("SIMCUDA_SLOW"),
         stats: get("SIMCUDA_STATS"),
         log: get("SIMCUDA_LOG"),
     }

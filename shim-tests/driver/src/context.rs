@@ -75,6 +75,9 @@ impl Context {
             let _ = stream.close();
             stream.drain();
         }
+        if !self.primary {
+            lock(&machine.destroyed).insert(self.handle);
+        }
         drop(machine.contexts.remove(self.handle));
         machine
             .streams

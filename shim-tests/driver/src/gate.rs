@@ -1,7 +1,7 @@
-//! The way into every exported function: after a fork, hidden by version, told to fail, not initialised — then the handler, and the log.
+//! The way into every exported function: after a fork, hidden by version, told to fail or to take long, not initialised — then the handler, and the log.
 
 use crate::cuda::{Answer, CuError};
-use crate::{config, hold, inject, journal, machine};
+use crate::{config, hold, inject, journal, machine, slow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,6 +67,7 @@ fn admit(call: &'static Call) -> Answer {
         return Err(CuError::NOT_SUPPORTED);
     }
     inject::check(call)?;
+    slow::wait(call);
     if call.early {
         Ok(())
     } else {

@@ -1,7 +1,8 @@
-//! Tables of live objects by handle. A handle's value is never used twice in a process, so a stale one is always unknown.
+//! Tables of live objects by handle. A handle's value is never used twice in a process, so a stale one is always unknown; but functions'
+//! are used again as soon as they can be, as addresses of the real driver's are: whoever kept one finds another function behind it.
 
 use crate::cuda::{CuError, Handle};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,27 +18,43 @@ pub(crate) fn fresh_handle() -> Handle {
 }
 
 #[derive(Debug)]
-pub(crate) struct Handles<T>(Mutex<HashMap<Handle, Arc<T>>>);
+pub(crate) struct Handles<T> {
+    live: Mutex<HashMap<Handle, Arc<T>>>,
+    /// Handles that may be used again, where any may.
+    unused: Option<Mutex<BTreeSet<Handle>>>,
+}
 
 impl<T> Default for Handles<T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self {
+            live: Mutex::default(),
+            unused: None,
+        }
     }
 }
 
 impl<T> Handles<T> {
+    /// A table whose handles are used again.
+    pub(crate) fn reusing() -> Self {
+        Self {
+            live: Mutex::default(),
+            unused: Some(Mutex::default()),
+        }
+    }
+
     pub(crate) fn insert(&self, handle: Handle, object: Arc<T>) {
-        lock(&self.0).insert(handle, object);
+        lock(&self.live).insert(handle, object);
     }
 
     pub(crate) fn add(&self, object: T) -> Handle {
-        let handle = fresh_handle();
+        let unused = self.unused.as_ref().and_then(|u| lock(u).pop_first());
+        let handle = unused.unwrap_or_else(fresh_handle);
         self.insert(handle, Arc::new(object));
         handle
     }
 
     pub(crate) fn find(&self, handle: Handle) -> Option<Arc<T>> {
-        lock(&self.0).get(&handle).cloned()
+        lock(&self.live).get(&handle).cloned()
     }
 
     pub(crate) fn get(&self, handle: Handle) -> Result<Arc<T>, CuError> {
@@ -45,10 +62,22 @@ impl<T> Handles<T> {
     }
 
     pub(crate) fn remove(&self, handle: Handle) -> Result<Arc<T>, CuError> {
-        lock(&self.0).remove(&handle).ok_or(CuError::INVALID_HANDLE)
+        lock(&self.live)
+            .remove(&handle)
+            .ok_or(CuError::INVALID_HANDLE)
     }
 
     pub(crate) fn retain(&self, keep: impl Fn(&T) -> bool) {
-        lock(&self.0).retain(|_, object| keep(object));
+        let mut gone = BTreeSet::new();
+        lock(&self.live).retain(|handle, object| {
+            let keeps = keep(object);
+            if !keeps {
+                gone.insert(*handle);
+            }
+            keeps
+        });
+        if let Some(unused) = &self.unused {
+            lock(unused).append(&mut gone);
+        }
     }
 }

@@ -15,6 +15,7 @@
 //! | `SIMCUDA_HOLD_KERNEL` | `name[:path],…`: these kernels wait for the file, or for `simcuda_release()`; 30 s at most | |
 //! | `SIMCUDA_HOLD_CALL` | the same for calls: whoever makes one waits in it | |
 //! | `SIMCUDA_FAIL` | `call:n:code,…` the n-th call answers the code; `n+` from the n-th on | |
+//! | `SIMCUDA_SLOW` | `call:µs,…` these calls take so much longer | |
 //! | `SIMCUDA_STATS` | file for the counters, written at exit and by `simcuda_write_stats()` | |
 //! | `SIMCUDA_LOG` | file for one line per call, and `*` lines for work that streams did | |
 
@@ -40,6 +41,7 @@ mod module;
 mod op;
 mod order;
 mod residency;
+mod slow;
 mod stats;
 mod stream;
 mod table;

@@ -9,6 +9,7 @@ use crate::memory::Memory;
 use crate::module::{Function, Graph, Module, Pool};
 use crate::stream::Stream;
 use crate::{config, stats};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -17,6 +18,8 @@ pub(crate) struct Machine {
     pub(crate) memory: Mutex<Memory>,
     pub(crate) primaries: Vec<Mutex<Primary>>,
     pub(crate) contexts: Handles<Context>,
+    /// Contexts that a program made and destroyed.
+    pub(crate) destroyed: Mutex<HashSet<Handle>>,
     pub(crate) streams: Handles<Stream>,
     pub(crate) events: Handles<Event>,
     pub(crate) modules: Handles<Module>,
@@ -61,10 +64,11 @@ pub(crate) fn init() -> Answer {
         memory: Mutex::new(memory),
         primaries: (0..config.devices).map(|_| Mutex::default()).collect(),
         contexts: Handles::default(),
+        destroyed: Mutex::default(),
         streams: Handles::default(),
         events: Handles::default(),
         modules: Handles::default(),
-        functions: Handles::default(),
+        functions: Handles::reusing(),
         graphs: Handles::default(),
         execs: Handles::default(),
         pools,

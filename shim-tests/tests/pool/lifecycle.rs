@@ -48,6 +48,13 @@ fn a_fork_before_cuda_is_used_makes_two_programs() {
     Bench::new("fork").agrees(&["before"]);
 }
 
+/// Twenty MiB of blocks: without evictions they would all stay, or the driver would have to find room.
+#[test]
+fn a_child_of_a_fork_before_cuda_is_used_keeps_to_its_budget() {
+    let outcome = Bench::new("fork").shimmed(&["room"], &[("VSHARE_BUDGET", "8MiB")]);
+    assert_eq!(outcome.printed(), "evicts 1, resident 8 MiB\nchild 7\n");
+}
+
 #[test]
 fn after_a_fork_the_child_gets_the_drivers_answers_and_the_parent_goes_on() {
     Bench::new("fork").agrees(&["after"]);
