@@ -223,7 +223,7 @@ macro_rules! cuda_symbols {
                 (dst: CUdeviceptr, src: *const c_void, bytes: usize);
             Observe copy::memcpy_dtoh [cuMemcpyDtoH_v2: Legacy, cuMemcpyDtoH_v2_ptds: PerThread]
                 (dst: *mut c_void, src: CUdeviceptr, bytes: usize);
-            Observe copy::memcpy_dtod [cuMemcpyDtoD_v2: Legacy, cuMemcpyDtoD_v2_ptds: PerThread]
+            Observe copy::memcpy [cuMemcpyDtoD_v2: Legacy, cuMemcpyDtoD_v2_ptds: PerThread]
                 (dst: CUdeviceptr, src: CUdeviceptr, bytes: usize);
             Observe copy::memcpy_htod_async
                 [cuMemcpyHtoDAsync_v2: Legacy, cuMemcpyHtoDAsync_v2_ptsz: PerThread]
@@ -231,7 +231,7 @@ macro_rules! cuda_symbols {
             Observe copy::memcpy_dtoh_async
                 [cuMemcpyDtoHAsync_v2: Legacy, cuMemcpyDtoHAsync_v2_ptsz: PerThread]
                 (dst: *mut c_void, src: CUdeviceptr, bytes: usize, stream: CUstream);
-            Observe copy::memcpy_dtod_async
+            Observe copy::memcpy_async
                 [cuMemcpyDtoDAsync_v2: Legacy, cuMemcpyDtoDAsync_v2_ptsz: PerThread]
                 (dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, stream: CUstream);
 

@@ -59,7 +59,8 @@ fn from_pool(bytes: u64) -> Option<Result<u64, CUresult>> {
     memory::allocate(bytes, None, 0)
 }
 
-fn answer(
+/// Answers an allocation: with what the pool has served, or by the driver.
+pub(super) fn answer(
     dptr: *mut CUdeviceptr,
     served: Option<Result<u64, CUresult>>,
     real: Real<'_>,

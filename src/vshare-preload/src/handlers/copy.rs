@@ -78,16 +78,6 @@ pub(crate) fn memcpy_dtoh(
     submit_copy(entry, CUstream::NULL, &[], &[src.0], real)
 }
 
-pub(crate) fn memcpy_dtod(
-    entry: Entry,
-    real: Real<'_>,
-    dst: CUdeviceptr,
-    src: CUdeviceptr,
-    _bytes: usize,
-) -> CUresult {
-    submit_copy(entry, CUstream::NULL, &[dst.0], &[src.0], real)
-}
-
 pub(crate) fn memcpy_htod_async(
     entry: Entry,
     real: Real<'_>,
@@ -108,17 +98,6 @@ pub(crate) fn memcpy_dtoh_async(
     stream: CUstream,
 ) -> CUresult {
     submit_copy(entry, stream, &[host(dst)], &[src.0], real)
-}
-
-pub(crate) fn memcpy_dtod_async(
-    entry: Entry,
-    real: Real<'_>,
-    dst: CUdeviceptr,
-    src: CUdeviceptr,
-    _bytes: usize,
-    stream: CUstream,
-) -> CUresult {
-    submit_copy(entry, stream, &[dst.0], &[src.0], real)
 }
 
 pub(crate) fn memcpy_dtoa(

@@ -11,6 +11,23 @@ use crate::touches::Touches;
 use crate::work::{submit, submit_to_all};
 use std::ffi::{c_int, c_void};
 
+fn submit_kernel(
+    entry: Entry,
+    stream: CUstream,
+    function: CUfunction,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+    real: Real<'_>,
+) -> CUresult {
+    report::add(report::LAUNCHES, 1);
+    let touches = Touches::Kernel {
+        function,
+        params,
+        extra,
+    };
+    submit(entry, stream, touches, real)
+}
+
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
 pub(crate) fn launch_kernel(
     entry: Entry,
@@ -27,17 +44,7 @@ pub(crate) fn launch_kernel(
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult {
-    report::add(report::LAUNCHES, 1);
-    submit(
-        entry,
-        stream,
-        Touches::Kernel {
-            function,
-            params,
-            extra,
-        },
-        real,
-    )
+    submit_kernel(entry, stream, function, params, extra, real)
 }
 
 pub(crate) fn launch_kernel_ex(
@@ -48,19 +55,9 @@ pub(crate) fn launch_kernel_ex(
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult {
-    report::add(report::LAUNCHES, 1);
     // SAFETY: the driver is about to read the configuration, too; a null one it refuses.
     let stream = unsafe { config.as_ref() }.map_or(CUstream::NULL, |c| c.hStream);
-    submit(
-        entry,
-        stream,
-        Touches::Kernel {
-            function,
-            params,
-            extra,
-        },
-        real,
-    )
+    submit_kernel(entry, stream, function, params, extra, real)
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -78,17 +75,7 @@ pub(crate) fn launch_cooperative_kernel(
     stream: CUstream,
     params: *mut *mut c_void,
 ) -> CUresult {
-    report::add(report::LAUNCHES, 1);
-    submit(
-        entry,
-        stream,
-        Touches::Kernel {
-            function,
-            params,
-            extra: std::ptr::null_mut(),
-        },
-        real,
-    )
+    submit_kernel(entry, stream, function, params, std::ptr::null_mut(), real)
 }
 
 pub(crate) fn launch_host_func(

@@ -1,8 +1,8 @@
 //! Memory allocated and freed in the order of a stream.
-#![expect(unsafe_code, reason = "writes the program's results")]
 
 use crate::cuda::{CUdeviceptr, CUmemoryPool, CUresult, CUstream};
 use crate::guard::Real;
+use crate::handlers::alloc::answer;
 use crate::streams::Key;
 use crate::symbols::Entry;
 use crate::{captures, driver, memory, pools, process};
@@ -53,16 +53,8 @@ fn serve(
 ) -> CUresult {
     process::used();
     let key = Key::of(entry.null_stream, stream);
-    match memory::allocate(bytes, Some(key), pool.0 as u64) {
-        Some(Ok(address)) => {
-            real.answered(CUresult::SUCCESS);
-            // SAFETY: not null (our callers checked); the program's own result.
-            unsafe { dptr.write(CUdeviceptr(address)) };
-            CUresult::SUCCESS
-        }
-        Some(Err(code)) => real.answered(code),
-        None => real.call(),
-    }
+    let served = memory::allocate(bytes, Some(key), pool.0 as u64);
+    answer(dptr, served, real)
 }
 
 pub(crate) fn mem_free_async(
