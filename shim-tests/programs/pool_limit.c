@@ -1,11 +1,14 @@
 // Allocates until it is refused, and goes on with what it has: prints how much it got, and that it could use all of it.
+// Argument: bytes that it holds beside.
 #include "pool_check.h"
 
 enum { MOST = 4096, WORDS = 1 << 19 };
 static CUdeviceptr blocks[MOST];
 
-int main(void) {
+int main(int argc, char **argv) {
     start();
+    if (argc > 1)
+        block(atol(argv[1]));
     for (int turn = 0; turn < 2; turn++) {
         int count = 0, in_order = turn;
         CUresult answer = CUDA_SUCCESS;

@@ -47,6 +47,49 @@ fn what_was_held_has_been_given_back_and_what_moved_is_counted_b9() {
     assert!(number(&json, "evicted_bytes") > 0);
 }
 
+/// What a killed process has published is what anybody would have read while it lived.
+#[test]
+fn what_is_held_can_be_read_also_when_everything_fits() {
+    let room = [("VSHARE_BUDGET", "700MiB")];
+    let json = left("exit", &["kill"], &room);
+    assert!(json.contains("dead"), "{json}");
+    assert_eq!(number(&json, "budget_bytes"), 700 << 20, "{json}");
+    for name in [
+        "limit_bytes",
+        "resident_bytes",
+        "peak_resident_bytes",
+        "arena_bytes",
+    ] {
+        assert!(number(&json, name) > 0, "{name}: {json}");
+    }
+    assert!(
+        number(&json, "resident_bytes") >= number(&json, "live_bytes"),
+        "{json}"
+    );
+}
+
+#[test]
+fn what_was_held_at_most_outlives_the_context_that_held_it() {
+    let json = left("life", &["release", "1"], &[("VSHARE_BUDGET", "700MiB")]);
+    assert_eq!(number(&json, "budget_bytes"), 700 << 20, "{json}");
+    assert_eq!(number(&json, "resident_bytes"), 0, "{json}");
+    for name in ["limit_bytes", "peak_live_bytes", "peak_resident_bytes"] {
+        assert!(number(&json, name) > 0, "{name}: {json}");
+    }
+}
+
+/// A small allocation takes little of the limit, and nothing of what the limit leaves for large ones.
+#[test]
+fn a_small_limit_is_had_to_the_last_page_and_what_is_above_it_is_refused_by_the_limit() {
+    let limit = [("VSHARE_LIMIT", "32MiB"), ("VSHARE_BUDGET", "700MiB")];
+    let bench = Bench::new("limit");
+    let line = "30 MiB, then 2\n2 2 99\n2\n";
+    assert_eq!(bench.shimmed(&["100"], &limit).printed(), line.repeat(2));
+    let json = left("limit", &["100"], &limit);
+    assert_eq!(number(&json, "oom_driver"), 0, "{json}");
+    assert_eq!(number(&json, "oom_limit"), 8, "{json}");
+}
+
 #[test]
 fn failures_are_counted_and_counters_return_b6() {
     let fail = [("SIMCUDA_FAIL", "cuMemPrefetchAsync:3+:2")];

@@ -132,16 +132,17 @@ impl Arena {
     }
 
     /// Bytes the next extent should have, for a request of `pages` pages: it doubles what there is,
-    /// so that there are few, and stays within an eighth above the limit, which is for what best
-    /// fit wastes. `None`: there may be none.
+    /// so that there are few, and stays within an eighth (at least 64 MiB) above the limit, which is
+    /// for what best fit and the chunks of small allocations waste. `None`: there may be none.
     #[must_use]
     pub fn next_extent(&self, pages: u64) -> Option<u64> {
         const FIRST: u64 = 512 << 20;
+        const LEAST_SPARE: u64 = 64 << 20;
         let have = self.pool.extent_bytes();
         let most = self
             .ledger
             .limit
-            .saturating_add(self.ledger.limit / 8)
+            .saturating_add((self.ledger.limit / 8).max(LEAST_SPARE))
             .checked_next_multiple_of(PAGE)?
             .checked_sub(have)?;
         let least = pages.checked_mul(PAGE)?;

@@ -44,6 +44,8 @@ pub struct Config {
     pub free_wait: FreeWait,
     /// `VSHARE_TELEMETRY`: publish a segment in shared memory.
     pub telemetry: bool,
+    /// `VSHARE_RUN`: the number by which `vshare run` finds the segments of what it started; 0 for none.
+    pub run: u64,
 }
 
 impl Default for Config {
@@ -55,6 +57,7 @@ impl Default for Config {
             policy: Policy::Lru,
             free_wait: FreeWait::Auto,
             telemetry: true,
+            run: 0,
         }
     }
 }
@@ -138,6 +141,15 @@ pub const VARIABLES: &[Variable] = &[
         name: "VSHARE_TELEMETRY",
         default: "1 (published in shared memory)",
         read: |config, text| switch(text).map(|on| config.telemetry = on),
+    },
+    Variable {
+        name: "VSHARE_RUN",
+        default: "none",
+        read: |config, text| {
+            let run = text.trim().parse();
+            config.run = run.map_err(|_| String::from("it is no whole number"))?;
+            Ok(())
+        },
     },
 ];
 
@@ -240,7 +252,7 @@ mod tests {
                 "",
                 "abc",
                 "-5",
-                "99999999999999999999",
+                "999999999999999999999",
                 "a\nb\u{7}",
                 "\u{fffd}",
             ] {

@@ -58,10 +58,12 @@ impl Ledger {
 }
 
 /// The default budget: what is free, less a reserve for what the driver and the program's other
-/// calls take. The reserve is 1/32 of the device, at least 256 MiB and at most 1 GiB.
+/// calls take. The reserve is 1/32 of the device, at least 256 MiB and at most 1 GiB, but never more
+/// than half of what is free.
 #[must_use]
 pub fn default_budget(free: u64, physical: u64) -> u64 {
-    free.saturating_sub((physical / 32).clamp(256 << 20, 1 << 30))
+    let reserve = (physical / 32).clamp(256 << 20, 1 << 30);
+    free - reserve.min(free / 2)
 }
 
 /// What the host can spare for evicted memory: nine tenths of what is available, and of what the
@@ -131,6 +133,6 @@ mod tests {
     fn the_default_budget_leaves_a_reserve() {
         let gib = 1 << 30;
         assert_eq!(default_budget(100 * gib, 140 * gib), 99 * gib);
-        assert_eq!(default_budget(gib / 8, 8 * gib), 0);
+        assert_eq!(default_budget(gib / 8, 8 * gib), gib / 16);
     }
 }

@@ -44,8 +44,7 @@ pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Resul
             }
             Err(Refusal::NoRoom(no)) => {
                 let Some(next) = help.give(context, no.pages) else {
-                    report::add(report::OOM_DRIVER, 1);
-                    refused(bytes, Cause::Driver, 0);
+                    refused_by_whom(context, bytes, no.pages);
                     return Some(Err(CUresult::OUT_OF_MEMORY));
                 };
                 help = next;
@@ -60,6 +59,7 @@ fn populate(context: CUcontext, grant: &Grant) {
         return;
     }
     road::populate(context, &grant.populate);
+    report::gauges();
     if let Some(owned) = process::state().arenas.of(context) {
         owned.arena.populated(grant);
     }
@@ -296,6 +296,22 @@ fn allocated(grant: &Grant, bytes: u64, order: Option<Key>, tag: u64, live: u64)
         class: Class::Managed,
         stream: order.map_or(0, |k| k.handle().0 as u64),
     });
+}
+
+/// There is no room for an allocation, and may be none: because of the limit, or the driver.
+fn refused_by_whom(context: CUcontext, bytes: u64, pages: u64) {
+    let may_grow = {
+        let mut state = process::state();
+        let owned = state.arenas.of(context);
+        owned.is_some_and(|o| o.arena.next_extent(pages).is_some())
+    };
+    let (counter, cause) = if may_grow {
+        (report::OOM_DRIVER, Cause::Driver)
+    } else {
+        (report::OOM_LIMIT, Cause::Limit)
+    };
+    report::add(counter, 1);
+    refused(bytes, cause, 0);
 }
 
 fn refused(bytes: u64, cause: Cause, left: u64) {

@@ -55,7 +55,6 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 struct Settings {
     config: Config,
     complaints: Vec<Complaint>,
-    run: u64,
 }
 
 /// Whether calls go to handlers.
@@ -95,22 +94,12 @@ pub(crate) fn config() -> &'static Config {
     &settings().config
 }
 
-/// The number by which `vshare run` finds the segments of what it started; 0 for none.
-pub(crate) fn run_number() -> u64 {
-    settings().run
-}
-
 fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| {
         let variable =
             |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-        let run = variable("VSHARE_RUN").and_then(|v| v.parse().ok());
         let (config, complaints) = config::read(variable);
-        Settings {
-            config,
-            complaints,
-            run: run.unwrap_or(0),
-        }
+        Settings { config, complaints }
     })
 }
 

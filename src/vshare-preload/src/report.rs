@@ -114,10 +114,10 @@ pub(crate) fn live(bytes: u64) {
 
 /// Writes the sums over all arenas. Called with no lock held.
 pub(crate) fn gauges() {
-    let Some(sums) = process::sums() else {
-        return;
-    };
     with(|w| {
+        let Some(sums) = process::sums() else {
+            return;
+        };
         w.counter(LIVE_BYTES).set(sums.live);
         w.counter(PEAK_LIVE_BYTES).max(sums.peak_live);
         // What held while there was a context is worth knowing after its end, too.

@@ -117,7 +117,17 @@ fn budget(config: &Config, kind: Kind, free: u64, physical: u64) -> u64 {
     let Some(asked) = config.budget else {
         return most;
     };
-    let asked = asked.of(physical).max(PAGE);
+    let asked = asked.of(physical);
+    if asked < PAGE && kind == Kind::Managed {
+        say_once(&SAID_BUDGET, || {
+            notice::say(format_args!(
+                "VSHARE_BUDGET of {} is less than one page; using {}",
+                Human(asked),
+                Human(PAGE)
+            ));
+        });
+    }
+    let asked = asked.max(PAGE);
     if asked > most && kind == Kind::Managed {
         say_once(&SAID_BUDGET, || {
             notice::say(format_args!(
@@ -165,7 +175,7 @@ fn start_report(device: CUdevice) {
         Policy::Lru => "lru",
         Policy::Demand => "demand",
     };
-    report::start(policy, process::run_number());
+    report::start(policy, config.run);
     let name = driver::name(device).unwrap_or_default();
     let uuid = driver::uuid(device).unwrap_or_default();
     let version = driver::driver_version().unwrap_or_default();
@@ -211,6 +221,7 @@ pub(crate) fn extend(context: CUcontext, pages: u64) -> Answer<()> {
         state.arenas.publish_bounds();
     }
     drop(state);
+    report::gauges();
     driver::noted("cuMemAllocManaged", pages * PAGE, got)
         .map(|_| ())
         .map_err(|_| CUresult::OUT_OF_MEMORY)

@@ -122,7 +122,7 @@ counters! {
     DROPPED_BYTES            "dropped_bytes"            Counter Bytes       "taken off the GPU without a copy: freed memory";
     STALLS                   "stalls"                   Counter Count       "times the program waited for a move";
     STALL_NANOSECONDS        "stall_nanoseconds"        Counter Nanoseconds "time the program waited for moves";
-    OVER_BUDGET_LAUNCHES     "over_budget_launches"     Counter Count       "launches that alone need more than the budget";
+    OVER_BUDGET_LAUNCHES     "over_budget_launches"     Counter Count       "pieces of work that had more brought in than the budget";
     // Trouble.
     DRIVER_FAILURES          "driver_failures"          Counter Count       "driver calls of vshare's own that failed";
     FALLBACKS                "fallbacks"                Counter Count       "times a part of vshare stepped aside";

@@ -67,6 +67,8 @@ fn ending(context: Option<CUcontext>, real: Real<'_>) -> CUresult {
         return real.call();
     };
     let _ending = Ending::begin(context);
+    // What it held at most would go with it.
+    report::gauges();
     let removed = process::state().arenas.remove(context);
     let result = real.call();
     if result == CUresult::SUCCESS {
@@ -89,6 +91,7 @@ fn releasing(device: CUdevice, real: Real<'_>) -> CUresult {
     let result = real.call();
     if result == CUresult::SUCCESS && driver::primary_is_active(device) == Ok(false) {
         touches::forget_functions();
+        report::gauges();
         let removed = process::state().arenas.remove(context);
         lost(context, removed.as_ref());
     }
