@@ -5,6 +5,12 @@
 #
 # Needs a GPU with 2 GiB free and a C compiler. VSHARE_* of the caller reach the second run; budget and limit default to 4 GiB.
 set -euo pipefail
+case ${1-} in
+-h | --help)
+    echo 'usage: scripts/bench/alloc.sh [path of libvshare.so] [seconds per phase]'
+    exit 0
+    ;;
+esac
 here=$(cd "$(dirname "$0")" && pwd)
 library=${1:-$here/../../target/release/libvshare.so}
 seconds=${2:-15}

@@ -100,7 +100,7 @@ static void cu_load(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!driver) {
         fprintf(stderr, "no driver: %s\n", dlerror());
-        exit(2);
+        exit(1);
     }
 #define CU_FIND(name, exported, parameters)                                                                                                                    \
     {                                                                                                                                                          \
@@ -122,7 +122,7 @@ __attribute__((unused)) static const char *cu_name(CUresult result) {
         CUresult result_ = (call);                                                                                                                             \
         if (result_ != CUDA_SUCCESS) {                                                                                                                         \
             printf("%s:%d: %s -> %d %s\n", __FILE__, __LINE__, #call, result_, cu_name(result_));                                                              \
-            exit(2);                                                                                                                                           \
+            exit(1);                                                                                                                                           \
         }                                                                                                                                                      \
     } while (0)
 

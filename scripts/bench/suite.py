@@ -19,6 +19,7 @@ import dataclasses
 import fcntl
 import fnmatch
 import glob
+import importlib.util
 import json
 import os
 import pathlib
@@ -362,7 +363,7 @@ def report(results, bandwidth):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog=__doc__.split("\n", 2)[2], formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="bench-results", help="folder for suite.json and the programs' logs")
+    parser.add_argument("--out", default="bench-results", help="folder for suite.json and the programs' logs (default bench-results)")
     parser.add_argument("--only", help="patterns of names, separated by commas")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--report", metavar="FOLDER", help="print the results as Markdown and end")
@@ -388,6 +389,8 @@ def main():
         for run in runs:
             print(f"{run.name:38} {run.steps:3} steps, about {run.seconds:.0f} s")
         return print(f"{len(runs)} runs, about {sum(r.seconds for r in runs):.0f} s")
+    if importlib.util.find_spec("torch") is None:
+        sys.exit(f"no PyTorch for {sys.executable}: install torch, or run this with a Python that has it")
     args.library = os.path.realpath(args.library)
     if any(r.kind != "native" for r in runs) and not os.path.exists(args.library):
         sys.exit(f"no {args.library}: build it with cargo build --release")

@@ -78,18 +78,31 @@ fn an_interrupt_from_the_terminal_reaches_a_watched_program_once() {
 }
 
 /// As under nohup: what the starter ignores, the program is started to ignore. Nothing else: not
-/// the SIGPIPE that Rust's own start ignores, nor what `--stats` blocks to watch for.
+/// the SIGPIPE that Rust's own start ignores, nor what `--stats` blocks to watch for. Not looked at:
+/// 32 and 33, which the C library keeps to itself and leaves ignored in whatever it starts.
 #[test]
 fn a_program_starts_with_the_signals_of_its_starter() {
     let bench = Bench::new();
     let ignoring = ["-c", "trap '' HUP; exec \"$@\"", "sh"];
     let show = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"];
     let native = Run::new("sh").args(ignoring).args(show).go();
-    assert!(native.printed().trim_end().ends_with('1'), "{native:?}");
+    // Whoever started the tests may ignore more.
+    let masks = |text: &str| -> Vec<u64> {
+        let words = text
+            .lines()
+            .filter_map(|line| line.split_ascii_whitespace().last());
+        let masks = words.map(|word| u64::from_str_radix(word, 16).unwrap() & 0x7fff_ffff);
+        masks.collect()
+    };
+    let [_, ignored] = *masks(native.printed()) else {
+        panic!("{native:?}");
+    };
+    assert_eq!(ignored & 1, 1, "{native:?}");
     for stats in [&[][..], &["--stats"]] {
         let run = Run::new("sh").args(ignoring).args([artifact("vshare")]);
         let run = run.args(["run", "--library"]).args([&bench.library]);
         let outcome = run.args(stats).args(show).go();
-        assert_eq!(outcome.stdout, native.stdout, "{stats:?} {outcome:?}");
+        let (under, without) = (masks(&outcome.stdout), masks(&native.stdout));
+        assert_eq!(under, without, "{stats:?} {outcome:?}");
     }
 }

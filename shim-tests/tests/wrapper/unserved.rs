@@ -7,7 +7,7 @@ use std::process::Command;
 
 use shim_tests::End;
 
-use crate::{Bench, assert_said, fronts};
+use crate::{Bench, Front, assert_said, fronts};
 
 #[test]
 fn a_program_that_is_not_there_is_127_and_one_not_to_be_run_126() {
@@ -42,6 +42,29 @@ fn a_static_program_runs_and_is_said_not_to_be_served() {
             assert_said(&outcome, &[program.to_str().unwrap(), "statically linked"]);
             // It may be a launcher: what it starts is served.
             assert!(outcome.stdout.contains(&bench.preloaded()), "{outcome:?}");
+        }
+    }
+}
+
+/// Never given to a shell, which would make of it what it likes. The script is in a shell's hands: its `exec` is not ours.
+#[test]
+fn what_no_kernel_runs_is_126_as_in_a_shell() {
+    let bench = Bench::new();
+    let whole = fs::read(&bench.show).unwrap();
+    let mut other_machine = whole.clone();
+    other_machine[18] = 0xff;
+    let cut_off = whole[..100].to_vec();
+    let noise = b"echo no\n\0\xff\xfe".to_vec();
+    for (name, bytes) in [
+        ("other-machine", other_machine),
+        ("cut-off", cut_off),
+        ("noise", noise),
+    ] {
+        let program = bench.executable(name, bytes);
+        for front in [Front::Cli, Front::Watching] {
+            let outcome = bench.run(front, &program, &[]);
+            assert_eq!(outcome.end, End::Code(126), "{front:?} {name} {outcome:?}");
+            assert_eq!(outcome.stdout, "", "{front:?} {name} {outcome:?}");
         }
     }
 }

@@ -88,11 +88,9 @@ fn parse(start: &[u8], file: &File) -> Option<Elf> {
     for i in 0..count {
         let mut words = [0; 56];
         let words = words.get_mut(..if wide { 56 } else { 32 })?;
-        // A table that is cut off has no loader that the kernel would find.
         let at = table.checked_add(i.checked_mul(entry)?)?;
-        if file.read_exact_at(words, at).is_err() {
-            break;
-        }
+        // A file that is cut off here is none that the kernel would run.
+        file.read_exact_at(words, at).ok()?;
         if field(words, 0, 4)? == PT_INTERP {
             let (offset, size) = if wide {
                 (field(words, 8, 8)?, field(words, 32, 8)?)

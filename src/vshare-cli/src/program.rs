@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -57,14 +59,22 @@ pub(crate) struct Program {
     pub(crate) service: Service,
     /// It, or its interpreter, is Python.
     pub(crate) python: bool,
+    /// It is neither this machine's nor text for an interpreter or a shell: the kernel may refuse it.
+    pub(crate) foreign: bool,
 }
 
 /// Finds and inspects the program that a shell would run for `name`.
 pub(crate) fn find(name: &OsStr, library: Target) -> Result<Program, Failure> {
     let path = locate(name, std::env::var_os("PATH").as_deref())?;
     let (service, python) = inspect(&path, library, DEPTH);
+    let foreign = match elf::kind(&path) {
+        Ok(Kind::Elf(elf)) => elf.target != library,
+        Ok(Kind::Other) => !is_text(&path),
+        _ => false,
+    };
     Ok(Program {
         service,
+        foreign,
         python: python || is_python(Path::new(name)),
         path,
     })
@@ -72,7 +82,7 @@ pub(crate) fn find(name: &OsStr, library: Target) -> Result<Program, Failure> {
 
 /// The file that `name` means. Fails with 127 or 126 as a shell does.
 fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
-    let shown = name.display();
+    let shown = Shown(name);
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return match problem(&path) {
@@ -95,6 +105,18 @@ fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
         || Failure::with_code(format!("{shown}: no such program in PATH"), 127),
         |problem| problem.failure(&shown),
     ))
+}
+
+/// A program's name for a message; one that is empty would not be seen.
+struct Shown<'a>(&'a OsStr);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_empty() {
+            true => write!(f, "\"\""),
+            false => write!(f, "{}", self.0.display()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -165,6 +187,8 @@ fn judge(path: &Path, elf: &elf::Elf, library: Target) -> Service {
         return none(Reason::Capabilities);
     }
     match &elf.loader {
+        // The loader itself, started with a program as its argument, preloads as ever.
+        None if is_loader(path) => Service::Full,
         None => Service::ChildrenOnly(path.to_owned(), Reason::Static),
         Some(loader) if loader.contains("ld-musl") => none(Reason::Musl),
         Some(_) => Service::Full,
@@ -199,6 +223,21 @@ fn interpreter(line: &str) -> Option<PathBuf> {
     }
     let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
     locate(OsStr::new(name), std::env::var_os("PATH").as_deref()).ok()
+}
+
+/// Whether a file is text, as far as a shell looks. One that may not be read is left to the kernel.
+fn is_text(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut start));
+    read.is_err() || !start.contains(&0)
+}
+
+/// Whether a file is called like the C library's loader.
+fn is_loader(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| {
+        let name = name.as_bytes();
+        name.starts_with(b"ld-linux") || name.starts_with(b"ld.so")
+    })
 }
 
 /// Whether a file is called like a Python.

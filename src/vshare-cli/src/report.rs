@@ -92,6 +92,10 @@ fn summary(segment: &Segment) -> String {
             ),
         ),
         (
+            "over the budget",
+            format!("{} pieces of work", value("over_budget_launches")),
+        ),
+        (
             "refused",
             format!(
                 "{} over the limit, {} by the driver",

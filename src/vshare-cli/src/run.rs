@@ -25,10 +25,10 @@ const PYTORCH_CHOSEN: [&str; 3] = [
 #[command(override_usage = "vshare run [OPTIONS] [--] PROGRAM [ARGS]...")]
 pub(crate) struct Options {
     /// GPU memory to keep resident: bytes, or with k M G T (1000) or Ki Mi Gi Ti (1024), or N%
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     budget: Option<String>,
     /// Most memory the program may allocate, written likewise
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     limit: Option<String>,
     /// How to choose what stays on the GPU
     #[arg(long, value_parser = PossibleValuesParser::new(["lru", "demand"]))]
@@ -93,7 +93,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
             environment.push((name.into(), value.into()));
         }
     }
-    if options.stats {
+    // The way to become a program hands to a shell whatever the kernel does not take, text or not.
+    if options.stats || program.foreign {
         supervise(options, &program, environment)
     } else {
         become_program(options, &program, environment)
@@ -157,9 +158,11 @@ fn supervise(
         .and_then(|since| u64::try_from(since.as_nanos()).ok())
         .unwrap_or(1);
     environment.push(("VSHARE_RUN".into(), run.to_string().into()));
-    let ended = supervise::run(&program.path, &options.command, environment)
+    let ended = supervise::run(program, &options.command, environment)
         .map_err(|error| not_started(options.program(), &error.into()))?;
-    report::after_run(run, ended.identity, options.json);
+    if options.stats {
+        report::after_run(run, ended.identity, options.json);
+    }
     Ok(ExitCode::from(ended.code))
 }
 

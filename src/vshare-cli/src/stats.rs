@@ -12,7 +12,7 @@ use crate::{Failure, print, report, say};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// A process, or a segment's file [default: all processes of this user]
+    /// A process, or a segment's file [default: all processes whose segments may be read]
     #[arg(value_name = "PID|PATH")]
     which: Option<PathBuf>,
     /// Print JSON
@@ -24,6 +24,12 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn stats(options: &Options) -> Result<ExitCode, Failure> {
+    if !options.directory.is_dir() {
+        return Err(Failure::new(format!(
+            "no directory {}: --directory names the one in which segments lie",
+            options.directory.display()
+        )));
+    }
     match &options.which {
         Some(which) => one(&choose(which, &options.directory)?, options.json)?,
         None => all(
@@ -62,6 +68,12 @@ fn all(segments: &[Segment], directory: &Path, as_json: bool) -> Result<(), Fail
 fn choose(which: &Path, directory: &Path) -> Result<Segment, Failure> {
     let pid = which.to_str().and_then(|text| text.parse::<u32>().ok());
     let Some(pid) = pid else {
+        if !which.exists() {
+            return Err(Failure::new(format!(
+                "{}: neither a process's number nor a segment's file",
+                which.display()
+            )));
+        }
         return Segment::open(which).map_err(|error| cannot_read(which, &error));
     };
     let found = directory::list(directory).map_err(|error| cannot_list(directory, &error))?;
@@ -85,12 +97,22 @@ fn choose(which: &Path, directory: &Path) -> Result<Segment, Failure> {
 fn readable(directory: &Path) -> Result<Vec<Segment>, Failure> {
     let found = directory::list(directory).map_err(|error| cannot_list(directory, &error))?;
     let mut segments = Vec::new();
+    let mut unreadable = 0;
     for found in found {
         match Segment::open(&found.path) {
             Ok(segment) => segments.push(segment),
             Err(error) if is_others(&error) => {}
-            Err(error) => say(cannot_read(&found.path, &error).message),
+            Err(error) => {
+                unreadable += 1;
+                say(cannot_read(&found.path, &error).message);
+            }
         }
+    }
+    if segments.is_empty() && unreadable > 0 {
+        return Err(Failure::new(format!(
+            "none of the {unreadable} segments in {} can be read",
+            directory.display()
+        )));
     }
     Ok(segments)
 }

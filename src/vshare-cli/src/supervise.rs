@@ -7,7 +7,6 @@
 use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,6 +16,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgid, getpgrp};
 use vshare_shm::process::Identity;
+
+use crate::program::Program;
 
 /// What is passed on to the child.
 const FORWARDED: [Signal; 6] = [
@@ -37,9 +38,9 @@ pub(crate) struct Ended {
     pub(crate) code: u8,
 }
 
-/// Runs `path` with `arguments` (the program's name first), adding to our environment.
+/// Runs a program with `arguments` (its name first), adding to our environment.
 pub(crate) fn run(
-    path: &Path,
+    program: &Program,
     arguments: &[OsString],
     environment: Vec<(OsString, OsString)>,
 ) -> nix::Result<Ended> {
@@ -48,7 +49,7 @@ pub(crate) fn run(
     let before = SigSet::thread_get_mask()?;
     blocked.thread_block()?;
     let signals = SignalFd::with_flags(&blocked, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let child = start(path, arguments, environment, &before)?;
+    let child = start(program, arguments, environment, &before)?;
     let identity = u32::try_from(child.as_raw())
         .ok()
         .and_then(|pid| Identity::of(pid).ok());
@@ -57,7 +58,7 @@ pub(crate) fn run(
 }
 
 fn start(
-    path: &Path,
+    program: &Program,
     arguments: &[OsString],
     environment: Vec<(OsString, OsString)>,
     mask: &SigSet,
@@ -79,11 +80,11 @@ fn start(
         pair.push(value);
         pair
     }))?;
-    let file = c_string(path.as_os_str().as_bytes().to_vec())?;
+    let file = c_string(program.path.as_os_str().as_bytes().to_vec())?;
     let words = c_strings(arguments.iter().cloned())?;
     match posix_spawn(&*file, &actions, &attributes, &words, &variables) {
         // Text without a first line that names an interpreter: a shell's, as execvp has it.
-        Err(Errno::ENOEXEC) => {
+        Err(Errno::ENOEXEC) if !program.foreign => {
             let shell = c_string(b"/bin/sh".to_vec())?;
             let mut shell_words = vec![shell.clone(), file];
             shell_words.extend(words.into_iter().skip(1));

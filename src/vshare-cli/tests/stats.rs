@@ -73,14 +73,24 @@ fn write(directory: &Path, run: u64) -> Writer {
 #[test]
 fn no_segment_is_said_and_is_no_failure() {
     let scratch = Scratch::new("none");
+    let output = vshare(&["stats", "--directory", scratch.text()]);
+    assert_eq!(stdout(&output), "");
+    assert!(stderr(&output).contains("no process has run under vshare"));
+    let output = vshare(&["stats", "--json", "--directory", scratch.text()]);
+    assert_eq!(stdout(&output), "[]\n");
+}
+
+#[test]
+fn a_directory_that_is_not_there_or_holds_nothing_that_can_be_read_is_a_failure() {
+    let scratch = Scratch::new("wrong");
     let missing = scratch.0.join("missing");
-    for directory in [scratch.text(), missing.to_str().unwrap()] {
-        let output = vshare(&["stats", "--directory", directory]);
-        assert_eq!(stdout(&output), "");
-        assert!(stderr(&output).contains("no process has run under vshare"));
-        let output = vshare(&["stats", "--json", "--directory", directory]);
-        assert_eq!(stdout(&output), "[]\n");
-    }
+    let output = vshare(&["stats", "--directory", missing.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no directory"), "{output:?}");
+    fs::write(scratch.0.join("vshare-0-4000000-1"), "x").unwrap();
+    let output = vshare(&["stats", "--directory", scratch.text()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("none of the 1"), "{output:?}");
 }
 
 #[test]
@@ -146,7 +156,7 @@ fn what_cannot_be_read_is_named_with_its_reason() {
         (newer.to_str().unwrap(), "format 9.0"),
         (short.to_str().unwrap(), "1 bytes long"),
         ("1", "has no segment"),
-        ("nonsense", "No such file"),
+        ("nonsense", "neither a process's number"),
     ] {
         let output = vshare(&["stats", "--directory", scratch.text(), which]);
         assert_eq!(output.status.code(), Some(1));
