@@ -81,6 +81,19 @@ static void shares(const char *how) {
     }
 }
 
+// How much each device gives, the others having given all.
+static void limits(void) {
+    for (int device = 0; device < count(); device++) {
+        CUdeviceptr at;
+        int blocks = 0;
+        OK(cuCtxCreate_v2(&contexts[device], 0, device));
+        while (blocks < 1000 && cuMemAlloc_v2(&at, 2 * MIB) == CUDA_SUCCESS)
+            blocks++;
+        printf("%d ", 2 * blocks);
+    }
+    puts("MiB");
+}
+
 // Uses one device only, for more than the budget.
 static void only(int device) {
     OK(cuInit(0));
@@ -102,6 +115,8 @@ int main(int argc, char **argv) {
         attributes();
     else if (!strcmp(argv[1], "shares") && argc == 3)
         shares(argv[2]);
+    else if (!strcmp(argv[1], "limits"))
+        limits();
     else if (!strcmp(argv[1], "only") && argc == 3)
         only(atoi(argv[2]));
     else

@@ -1,4 +1,5 @@
-// Takes memory by every call there is, and ends with some of it held: prints what it was told that it holds. Argument: what it keeps.
+// Takes memory by every call there is, and ends with some of it held: prints what it was told that it holds. Argument: what it keeps,
+// or how its context ends.
 #include "pool_check.h"
 
 static size_t used(void) {
@@ -7,8 +8,38 @@ static size_t used(void) {
     return total - free;
 }
 
+// A context ends with all that was taken in it.
+static void ends(const char *how) {
+    int own = !strcmp(how, "destroyed");
+    OK(cuInit(0));
+    for (int round = 0; round < 3; round++) {
+        CUcontext now;
+        if (own)
+            OK(cuCtxCreate_v2(&now, 0, 0));
+        else
+            OK(cuDevicePrimaryCtxRetain(&now, 0));
+        OK(cuCtxSetCurrent(now));
+        CUdeviceptr ordered, unified = managed(6 * MIB), at = block(4 * MIB);
+        OK(cuMemAllocAsync(&ordered, 2 * MIB, NULL));
+        OK(cuMemsetD8_v2(at, 1, 4 * MIB));
+        OK(cuMemsetD8_v2(unified, 1, 6 * MIB));
+        if (own)
+            OK(cuCtxDestroy_v2(now));
+        else if (!strcmp(how, "reset"))
+            OK(cuDevicePrimaryCtxReset_v2(0));
+        else
+            OK(cuDevicePrimaryCtxRelease_v2(0));
+        HOLDS(stat_of("managed_bytes") == 0 && stat_of("device_bytes") == 0);
+    }
+    fprintf(stderr, "used 0\n");
+}
+
 int main(int argc, char **argv) {
     const char *keeps = argc > 1 ? argv[1] : "";
+    if (!strcmp(keeps, "destroyed") || !strcmp(keeps, "reset") || !strcmp(keeps, "released")) {
+        ends(keeps);
+        return 0;
+    }
     start();
     size_t before = used();
     CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, 0, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, NULL, {0}};

@@ -37,6 +37,22 @@ fn what_is_created_on_one_device_is_missing_on_no_other_d20() {
     is_missing_where_it_was_taken("created");
 }
 
+#[test]
+fn each_device_gives_what_the_limit_says_d20() {
+    let bench = Bench::new("device");
+    for (limit, says) in [("20MiB", "20 20 20 20 MiB\n"), ("10%", "20 20 20 20 MiB\n")] {
+        let env = [
+            ("SIMCUDA_DEVICES", "4"),
+            ("SIMCUDA_VRAM", "200M"),
+            ("VSHARE_LIMIT", limit),
+        ];
+        for place in PLACES {
+            let outcome = bench.shimmed(&["limits"], &[&env, place].concat());
+            assert_eq!(outcome.stdout, says, "{limit} {place:?}");
+        }
+    }
+}
+
 /// What a device's memory lies in cannot be moved to where it is: one line says so, and the device's own is used.
 fn is_left_alone(env: Env<'_>) {
     let bench = Bench::new("pressure");

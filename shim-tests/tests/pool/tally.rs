@@ -57,6 +57,72 @@ fn each_kind_of_memory_is_counted_for_itself_and_its_count_returns_c25_c28_c32()
     }
 }
 
+/// Many threads at once, each memory freed once: whatever passes whatever, nothing is left over and nothing falls below.
+#[test]
+fn after_a_storm_every_count_has_returned_b9() {
+    let bench = Bench::new("storm");
+    for seed in ["1", "2"] {
+        for env in ARENAS {
+            let args = [seed, "4", "600", "two", "4096", "24"];
+            let (segment, outcome) = segment_of_all(
+                &bench,
+                &args,
+                &[env, &[("VSHARE_BUDGET", "24MiB")]].concat(),
+            );
+            assert!(outcome.stderr.contains("every block held"), "{outcome:?}");
+            let value = |name: &str| segment.value(name).unwrap();
+            assert_eq!(value("allocations"), value("frees"), "{seed} {env:?}");
+            for name in ["live_bytes", "device_class_bytes", "panics"] {
+                assert_eq!(value(name), 0, "{name} {seed} {env:?}");
+            }
+        }
+    }
+}
+
+/// The counters' own words: live bytes in GPU memory, live bytes in host memory. Nothing is live.
+#[test]
+fn where_nothing_is_live_nothing_live_is_said_to_lie_anywhere_b13() {
+    let segment = segment_of(
+        &Bench::new("storm"),
+        &["1", "2", "600", "two", "4096", "24"],
+        &[],
+    );
+    let counters = segment.counters();
+    let live = counters
+        .iter()
+        .filter(|c| c.help.starts_with("live bytes in"));
+    let said: Vec<_> = live.map(|c| (&*c.name, c.value)).collect();
+    assert_eq!(segment.value("live_bytes"), Some(0));
+    assert!(said.iter().all(|(_, bytes)| *bytes == 0), "{said:?}");
+}
+
+/// What is still counted of three contexts that have ended with memory in them.
+fn left_after(name: &str) -> Vec<(&'static str, Env<'static>, u64)> {
+    let bench = Bench::new("tally");
+    let mut left = Vec::new();
+    for env in ARENAS {
+        for how in ["destroyed", "reset", "released"] {
+            let (segment, outcome) = segment_of_all(&bench, &[how], env);
+            assert!(outcome.stderr.ends_with("used 0\n"), "{how}: {outcome:?}");
+            left.push((how, env, segment.value(name).unwrap()));
+        }
+    }
+    left.retain(|(_, _, bytes)| *bytes > 0);
+    left
+}
+
+#[test]
+fn what_a_context_held_in_the_pool_is_not_counted_after_its_end_c14() {
+    for name in ["live_bytes", "resident_bytes", "host_bytes", "arena_bytes"] {
+        assert_eq!(left_after(name), [], "{name}");
+    }
+}
+
+#[test]
+fn managed_memory_that_went_with_its_context_is_not_counted_c14_c28() {
+    assert_eq!(left_after("managed_by_program_bytes"), []);
+}
+
 /// Where memory comes from is told alike when it comes and when it goes.
 #[test]
 fn events_tell_where_memory_comes_from_c25() {
