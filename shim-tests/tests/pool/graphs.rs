@@ -27,6 +27,11 @@ fn memory_that_a_capture_takes_is_the_drivers_c19() {
 }
 
 #[test]
+fn memory_that_a_capture_takes_from_the_programs_pool_is_the_drivers_c19() {
+    agrees("own-pool");
+}
+
+#[test]
 fn a_graph_cannot_free_what_no_graph_has_taken() {
     agrees("free-in-order");
 }
