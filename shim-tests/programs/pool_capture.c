@@ -133,6 +133,32 @@ int main(int argc, char **argv) {
             OK(cuStreamSynchronize(stream));
             printf("%u ", word_at(blocks[3] + 4 * WORDS - 4));
         }
+    } else if (!strcmp(how, "own-pool")) {
+        // The same from a pool of the program's own, of which memory is held besides.
+        CUmemPoolProps props = {CU_MEM_ALLOCATION_TYPE_PINNED, 0, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, NULL, 0, 0, {0}};
+        CUmemoryPool pool;
+        CUdeviceptr held, own;
+        OK(cuMemPoolCreate(&pool, &props));
+        OK(cuMemAllocFromPoolAsync(&held, 4 * WORDS, pool, stream));
+        OK(fill(held, 6, WORDS, stream));
+        OK(cuStreamSynchronize(stream));
+        OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        uint64_t calls = stat_of("cuMemAllocFromPoolAsync");
+        OK(cuMemAllocFromPoolAsync(&own, 4 * WORDS, pool, stream));
+        ANSWERS(1, stat_of("cuMemAllocFromPoolAsync") - calls);
+        OK(cuMemcpyDtoDAsync_v2(own, held, 4 * WORDS, stream));
+        OK(cuMemcpyDtoDAsync_v2(blocks[3], own, 4 * WORDS, stream));
+        OK(cuMemFreeAsync(own, stream));
+        CUgraphExec exec = finish();
+        for (unsigned round = 0; round < 3; round++) {
+            press(other);
+            OK(cuStreamSynchronize(other));
+            OK(fill(held, 6 + round, WORDS, stream));
+            OK(cuGraphLaunch(exec, stream));
+            OK(cuStreamSynchronize(stream));
+            printf("%u ", word_at(blocks[3] + 4 * WORDS - 4));
+        }
+        OK(cuMemFreeAsync(held, stream));
     } else if (!strcmp(how, "free-in-order")) {
         // A graph cannot free what no graph has taken.
         OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));

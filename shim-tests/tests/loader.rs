@@ -563,3 +563,25 @@ fn it_needs_few_libraries_and_binds_to_them_at_once_and_for_good() {
         assert!(!dynamic.contains(path), "{dynamic}");
     }
 }
+
+/// The glibc from which on it can be loaded. What is weak may be missing.
+const GLIBC: (u32, u32) = (2, 34);
+
+#[test]
+fn it_needs_no_newer_glibc_than_that_of_2021_a6() {
+    let needed = about_the_shim("nm", &["-D", "--undefined-only", "--with-symbol-versions"]);
+    let strong = needed
+        .lines()
+        .filter(|line| line.trim_start().starts_with("U "));
+    let versions = strong.filter_map(|line| line.split_once("@GLIBC_"));
+    let mut count = 0;
+    for (name, version) in versions {
+        let (major, minor) = version.split_once('.').unwrap();
+        // Some have a third number.
+        let minor = minor.split('.').next().unwrap();
+        let version = (major.parse().unwrap(), minor.parse().unwrap());
+        assert!(version <= GLIBC, "{name}: {version:?}");
+        count += 1;
+    }
+    assert!(count > 20, "{needed}");
+}

@@ -11,6 +11,10 @@ mod budget;
 mod contents;
 #[path = "pool/contexts.rs"]
 mod contexts;
+#[path = "pool/cost.rs"]
+mod cost;
+#[path = "pool/devices.rs"]
+mod devices;
 #[path = "pool/endings.rs"]
 mod endings;
 #[path = "pool/extents.rs"]
@@ -29,6 +33,10 @@ mod published;
 mod reuse;
 #[path = "pool/settings.rs"]
 mod settings;
+#[path = "pool/surroundings.rs"]
+mod surroundings;
+#[path = "pool/tally.rs"]
+mod tally;
 
 use shim_tests::{Outcome, Run, Workdir, artifact, shim};
 use std::path::{Path, PathBuf};

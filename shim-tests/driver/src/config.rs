@@ -9,6 +9,7 @@ pub(crate) struct Config {
     pub(crate) driver: u32,
     pub(crate) cc: (i32, i32),
     pub(crate) concurrent_managed: bool,
+    pub(crate) integrated: bool,
     pub(crate) hold: Option<String>,
     pub(crate) hold_call: Option<String>,
     pub(crate) fail: Option<String>,
@@ -33,6 +34,7 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Config {
             .and_then(|text| capability(&text))
             .unwrap_or((9, 0)),
         concurrent_managed: number(&get, "SIMCUDA_CONCURRENT_MANAGED", 1u32) != 0,
+        integrated: number(&get, "SIMCUDA_INTEGRATED", 0u32) != 0,
         hold: get("SIMCUDA_HOLD_KERNEL"),
         hold_call: get("SIMCUDA_HOLD_CALL"),
         fail: get("SIMCUDA_FAIL"),

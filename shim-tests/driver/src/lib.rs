@@ -12,6 +12,7 @@
 //! | `SIMCUDA_DRIVER` | driver version; newer entry points are hidden | 13000 |
 //! | `SIMCUDA_CC` | compute capability, as `9.0` or `90` | 9.0 |
 //! | `SIMCUDA_CONCURRENT_MANAGED` | `concurrentManagedAccess`, 0 or 1 | 1 |
+//! | `SIMCUDA_INTEGRATED` | whether the devices' memory is the host's, 0 or 1 | 0 |
 //! | `SIMCUDA_HOLD_KERNEL` | `name[:path],…`: these kernels wait for the file, or for `simcuda_release()`; 30 s at most | |
 //! | `SIMCUDA_HOLD_CALL` | the same for calls: whoever makes one waits in it | |
 //! | `SIMCUDA_FAIL` | `call:n:code,…` the n-th call answers the code; `n+` from the n-th on | |

@@ -51,6 +51,31 @@ fn the_total_is_the_limit_or_the_device_whichever_is_less_b8_b11() {
     }
 }
 
+/// Without a limit the total is the device's own, however little of it the budget is and however much the host has.
+#[test]
+fn without_a_limit_the_total_is_the_devices_own_b12() {
+    let bench = Bench::new("info");
+    for vram in ["400M", "600M"] {
+        let env = [("SIMCUDA_VRAM", vram)];
+        let native = bench.native(&["all"], &env);
+        for place in PLACES {
+            let outcome = bench.shimmed(&["all"], &[&env, place].concat());
+            assert_eq!(outcome.stdout, native.stdout, "{vram} {place:?}");
+        }
+    }
+}
+
+#[test]
+fn functions_of_cuda_13_and_old_ones_get_their_own_arguments_a14() {
+    let bench = Bench::new("newest");
+    let native = bench.native(&[], &[]);
+    assert!(native.printed().contains("host: -1 -1\n"), "{native:?}");
+    // Where there is managed memory to prefetch.
+    for place in &PLACES[..2] {
+        assert_eq!(bench.shimmed(&[], place), native, "{place:?}");
+    }
+}
+
 #[test]
 fn pools_hold_what_was_taken_from_them_and_exported_ones_are_the_drivers_b3_c20() {
     Bench::new("async").agrees(&[]);

@@ -82,6 +82,36 @@ fn without_failures_the_program_has_none_but_the_drivers() {
     assert_eq!(bench.shimmed(&[], LITTLE).printed(), "0 failures\n");
 }
 
+/// The program makes none of these itself, and can do without: what vshare has dealt with is not told to it, then or later.
+#[test]
+fn a_failure_that_was_dealt_with_is_seen_by_no_later_call_b19() {
+    let bench = Bench::new("faults");
+    for call in [
+        "cuMemPrefetchAsync",
+        "cuMemDiscardBatchAsync",
+        "cuEventRecord",
+        "cuEventQuery",
+        "cuStreamGetCtx",
+        "cuStreamIsCapturing",
+        "cuThreadExchangeStreamCaptureMode",
+        "cuFuncGetParamInfo",
+        "cuKernelGetParamInfo",
+        "cuDeviceGetName",
+        "cuDeviceGetUuid",
+        "cuDriverGetVersion",
+        "cuDeviceGetDefaultMemPool",
+        "cuDeviceGetMemPool",
+    ] {
+        for turn in ["1", "2", "7"] {
+            for code in ["2", "999"] {
+                let rule = format!("{call}:{turn}:{code}");
+                let env = [LITTLE, &[("SIMCUDA_FAIL", &*rule)]].concat();
+                assert_eq!(bench.shimmed(&[], &env).printed(), "0 failures\n", "{rule}");
+            }
+        }
+    }
+}
+
 /// Memory that comes in vain: the driver has none when an extent is asked for, and later it has.
 #[test]
 fn memory_that_the_driver_refuses_is_refused_and_had_when_there_is_some_b6() {

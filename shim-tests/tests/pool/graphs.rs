@@ -27,6 +27,11 @@ fn memory_that_a_capture_takes_is_the_drivers_c19() {
 }
 
 #[test]
+fn memory_that_a_capture_takes_from_the_programs_pool_is_the_drivers_c19() {
+    agrees("own-pool");
+}
+
+#[test]
 fn a_graph_cannot_free_what_no_graph_has_taken() {
     agrees("free-in-order");
 }
@@ -66,5 +71,35 @@ fn memory_freed_under_a_running_graph_disturbs_nothing() {
             ("SIMCUDA_HOLD_KERNEL", "spin_us"),
         ];
         assert_eq!(bench.shimmed(&["freed-under"], &env), native, "{env:?}");
+    }
+}
+
+#[test]
+fn an_allocation_during_a_capture_answers_as_the_driver_would_c31() {
+    agrees("alloc");
+}
+
+/// What vshare makes when memory is first asked for has no place in a capture, and does not end it.
+#[test]
+fn the_first_memory_of_all_may_be_asked_for_during_a_capture_c15_c17() {
+    let bench = Bench::new("first");
+    for mode in ["0", "1", "2"] {
+        for what in ["info", "total", "free"] {
+            bench.agrees(&[mode, what]);
+        }
+    }
+    for what in ["plain", "pitched", "beside"] {
+        bench.agrees(&["2", what]);
+    }
+}
+
+/// As `an_allocation_during_a_capture_answers_as_the_driver_would_c31`, where there has been none before.
+#[test]
+fn the_first_allocation_of_all_is_refused_in_a_capture_that_forbids_it_c31() {
+    let bench = Bench::new("first");
+    for mode in ["0", "1"] {
+        for what in ["plain", "pitched"] {
+            bench.agrees(&[mode, what]);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! What is published in shared memory: of every process its own, and without it the program runs as well.
 
 use crate::Bench;
-use shim_tests::{Run, artifact, shim};
+use shim_tests::{Outcome, Run, artifact, shim};
 use std::path::Path;
+use vshare_shm::directory::{self, Found};
+use vshare_shm::reader::Segment;
 
 const PUBLISHED: crate::Env<'_> = &[("VSHARE_TELEMETRY", "1"), ("VSHARE_BUDGET", "8MiB")];
 
@@ -13,9 +15,8 @@ fn number(json: &str, name: &str) -> u64 {
     digits.unwrap().parse().unwrap()
 }
 
-/// Runs a program and reads what it left.
-fn left(program: &str, args: &[&str], env: crate::Env<'_>) -> String {
-    let bench = Bench::new(program);
+/// Runs a program: its process id, and what came of it. Its standard output goes where its standard error goes.
+fn run(bench: &Bench, args: &[&str], env: crate::Env<'_>) -> (String, Outcome) {
     let mut words = vec![
         "-c",
         "\"$0\" \"$@\" >&2 & wait $!; echo $!",
@@ -27,12 +28,40 @@ fn left(program: &str, args: &[&str], env: crate::Env<'_>) -> String {
         run = run.env(name, value);
     }
     let outcome = run.preload(&[&shim()]).go();
-    let pid = outcome.stdout.trim();
+    (outcome.stdout.trim().to_owned(), outcome)
+}
+
+/// Runs a program and reads what it left.
+fn left(program: &str, args: &[&str], env: crate::Env<'_>) -> String {
+    let (pid, outcome) = run(&Bench::new(program), args, env);
     let stats = Run::new(artifact("vshare"))
-        .args(["stats", pid, "--json"])
+        .args(["stats", &pid, "--json"])
         .go();
     assert!(!stats.stdout.is_empty(), "{outcome:?} {stats:?}");
     stats.stdout
+}
+
+/// Runs a program, and what it left as other readers see it, with what came of it.
+pub(crate) fn segment_of_all(
+    bench: &Bench,
+    args: &[&str],
+    env: crate::Env<'_>,
+) -> (Segment, Outcome) {
+    let (pid, outcome) = run(bench, args, env);
+    let found = directory::list(Path::new(directory::DEFAULT)).unwrap();
+    let own = |found: &Found| found.owner.pid.to_string() == pid;
+    let newest = found
+        .into_iter()
+        .filter(own)
+        .max_by_key(|f| f.owner.start_time);
+    let segment = newest.and_then(|found| Segment::open(&found.path).ok());
+    assert!(segment.is_some(), "{outcome:?}");
+    (segment.unwrap(), outcome)
+}
+
+/// As [`segment_of_all`], without what came of it.
+pub(crate) fn segment_of(bench: &Bench, args: &[&str], env: crate::Env<'_>) -> Segment {
+    segment_of_all(bench, args, env).0
 }
 
 #[test]

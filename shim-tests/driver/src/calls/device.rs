@@ -85,6 +85,7 @@ fn get_attribute(_: &Call, value: Out<i32>, attribute: i32, dev: CUdevice) -> An
         14 | 30 => 512,
         15 | 19 | 31 | 32 | 41 => 1,
         16 => 4,
+        18 => i32::from(config().integrated),
         33 => bus,
         36 => 3_201_000,
         37 => 6144,
@@ -99,7 +100,7 @@ fn get_attribute(_: &Call, value: Out<i32>, attribute: i32, dev: CUdevice) -> An
         89 => i32::from(config().concurrent_managed),
         102 | 103 => 1,
         106 => 32,
-        // Integrated, pageable access, peers, and everything else that this driver does not have.
+        // Pageable access, peers, and everything else that this driver does not have.
         _ => 0,
     })
 }
