@@ -11,8 +11,6 @@ mod budget;
 mod contents;
 #[path = "pool/contexts.rs"]
 mod contexts;
-#[path = "pool/cost.rs"]
-mod cost;
 #[path = "pool/devices.rs"]
 mod devices;
 #[path = "pool/endings.rs"]

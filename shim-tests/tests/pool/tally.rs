@@ -79,23 +79,6 @@ fn after_a_storm_every_count_has_returned_b9() {
     }
 }
 
-/// The counters' own words: live bytes in GPU memory, live bytes in host memory. Nothing is live.
-#[test]
-fn where_nothing_is_live_nothing_live_is_said_to_lie_anywhere_b13() {
-    let segment = segment_of(
-        &Bench::new("storm"),
-        &["1", "2", "600", "two", "4096", "24"],
-        &[],
-    );
-    let counters = segment.counters();
-    let live = counters
-        .iter()
-        .filter(|c| c.help.starts_with("live bytes in"));
-    let said: Vec<_> = live.map(|c| (&*c.name, c.value)).collect();
-    assert_eq!(segment.value("live_bytes"), Some(0));
-    assert!(said.iter().all(|(_, bytes)| *bytes == 0), "{said:?}");
-}
-
 /// What is still counted of three contexts that have ended with memory in them.
 fn left_after(name: &str) -> Vec<(&'static str, Env<'static>, u64)> {
     let bench = Bench::new("tally");

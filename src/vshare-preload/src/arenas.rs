@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
 use vshare_core::block::{BlockId, Slot};
 use vshare_core::units::PAGE;
+use vshare_shm::record::Class;
 
 /// What an arena's extents are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,16 @@ pub(crate) enum Kind {
     Managed,
     /// Device memory, where managed memory cannot serve.
     Device,
+}
+
+impl Kind {
+    /// As events have it.
+    pub(crate) const fn class(self) -> Class {
+        match self {
+            Self::Managed => Class::Managed,
+            Self::Device => Class::Device,
+        }
+    }
 }
 
 /// One context's arena, and what serves it.

@@ -438,7 +438,8 @@ pub(crate) fn noted<T>(call: &'static str, bytes: u64, answer: Answer<T>) -> Ans
     if let Err(code) = answer
         && code != CUresult::DEINITIALIZED
     {
-        report::driver_failed(call, code, bytes);
+        let device = current_device().unwrap_or(CUdevice(0));
+        report::driver_failed(call, code, bytes, device);
     }
     answer
 }

@@ -37,10 +37,17 @@ const BLIND_FREES: u32 = 64;
 /// Host memory, and work on it.
 #[derive(Debug)]
 pub(crate) struct HostRanges {
-    /// Pinned memory, and managed memory that the program allocated itself: base to length.
-    ranges: BTreeMap<u64, u64>,
+    /// Pinned memory, and managed memory that the program allocated itself, by its base.
+    ranges: BTreeMap<u64, Range>,
     /// Contexts with work on it in flight.
     flying: Vec<Flying>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    bytes: u64,
+    /// Managed memory's context, until its end.
+    managed: Option<CUcontext>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,25 +67,31 @@ impl HostRanges {
         }
     }
 
+    /// Adds pinned memory.
     pub(crate) fn add(&mut self, base: u64, bytes: u64) {
+        self.add_managed(base, bytes, None);
+    }
+
+    /// Adds managed memory of a context.
+    pub(crate) fn add_managed(&mut self, base: u64, bytes: u64, managed: Option<CUcontext>) {
         LOW.fetch_min(base, Ordering::Relaxed);
         HIGH.fetch_max(base.saturating_add(bytes), Ordering::Relaxed);
-        self.ranges.insert(base, bytes);
+        self.ranges.insert(base, Range { bytes, managed });
         COUNT.store(self.ranges.len(), Ordering::Relaxed);
     }
 
-    /// Forgets a range; returns its length.
-    pub(crate) fn remove(&mut self, base: u64) -> Option<u64> {
-        let bytes = self.ranges.remove(&base);
+    /// Forgets a range; returns its length if it is managed memory of a context that lives.
+    pub(crate) fn remove(&mut self, base: u64) -> u64 {
+        let range = self.ranges.remove(&base);
         COUNT.store(self.ranges.len(), Ordering::Relaxed);
-        bytes
+        range.filter(|r| r.managed.is_some()).map_or(0, |r| r.bytes)
     }
 
     pub(crate) fn contains(&self, address: u64) -> bool {
         self.ranges
             .range(..=address)
             .next_back()
-            .is_some_and(|(base, bytes)| address - base < *bytes)
+            .is_some_and(|(base, range)| address - base < range.bytes)
     }
 
     /// Whether a context may have work on host memory in flight.
@@ -117,9 +130,18 @@ impl HostRanges {
         FLYING.store(self.flying.len(), Ordering::Relaxed);
     }
 
-    /// A context has died, with its work.
-    pub(crate) fn context_gone(&mut self, context: CUcontext) {
+    /// A context has died, with its work; returns how long its managed memory was. Its ranges stay:
+    /// to take one for host memory that is none costs a wait, the other way round a result.
+    pub(crate) fn context_gone(&mut self, context: CUcontext) -> u64 {
         self.ended(context, u64::MAX);
+        let mut bytes = 0;
+        for range in self.ranges.values_mut() {
+            if range.managed == Some(context) {
+                range.managed = None;
+                bytes += range.bytes;
+            }
+        }
+        bytes
     }
 
     /// Contexts that may have such work in flight.
@@ -185,7 +207,7 @@ mod tests {
         for (address, inside) in [(99, false), (100, true), (149, true), (150, false)] {
             assert_eq!(ranges.contains(address), inside);
         }
-        assert_eq!(ranges.remove(100), Some(50));
+        assert_eq!(ranges.remove(100), 0, "not managed memory");
         assert!(!ranges.contains(120));
     }
 

@@ -15,6 +15,10 @@ use vshare_shm::record::{Cause, Class, Record};
 /// `tag` is kept with it. `None`: vshare steps aside, and the driver is to be asked.
 pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Result<u64, CUresult>> {
     let context = driver::current_context()?;
+    if captures::any() {
+        // The arena has what the driver can be asked with.
+        setup::context_with_arena()?;
+    }
     if is_forbidden(context) {
         return Some(Err(CUresult::STREAM_CAPTURE_UNSUPPORTED));
     }
@@ -32,9 +36,9 @@ pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Resul
             }
         };
         match planned {
-            Ok((grant, live)) => {
+            Ok((grant, live, class)) => {
                 populate(context, &grant);
-                allocated(&grant, bytes, order, tag, live);
+                allocated(&grant, bytes, order, tag, live, class);
                 return Some(Ok(grant.address));
             }
             Err(Refusal::Limit(over)) => {
@@ -65,7 +69,7 @@ fn populate(context: CUcontext, grant: &Grant) {
     }
 }
 
-type Planned = Result<(Grant, u64), Refusal>;
+type Planned = Result<(Grant, u64, Class), Refusal>;
 
 fn plan(context: CUcontext, bytes: u64, order: Option<Key>, tag: u64) -> Option<Planned> {
     let mut guard = process::state();
@@ -80,9 +84,10 @@ fn plan(context: CUcontext, bytes: u64, order: Option<Key>, tag: u64) -> Option<
     let owned = owned.filter(|_| !state.visits.is_ending(context))?;
     owned.arena.ledger_mut().limit = owned.limit.saturating_sub(others);
     let planned = owned.arena.allocate(bytes, slot, tag);
+    let class = owned.kind.class();
     state.arenas.publish();
     let live = state.arenas.live();
-    Some(planned.map(|grant| (grant, live)))
+    Some(planned.map(|grant| (grant, live, class)))
 }
 
 /// Extents that one allocation gets, or waits for others to get, before it gives up.
@@ -213,10 +218,7 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
         After::Nothing => {}
         After::Work(slot) => fresh = owned.close(slot, tick),
     }
-    let class = match owned.kind {
-        arenas::Kind::Managed => Class::Managed,
-        arenas::Kind::Device => Class::Device,
-    };
+    let class = owned.kind.class();
     state.arenas.publish();
     let live = state.arenas.live();
     drop(guard);
@@ -283,7 +285,7 @@ fn wait_if_due(context: CUcontext) -> bool {
     streams::synchronize(context)
 }
 
-fn allocated(grant: &Grant, bytes: u64, order: Option<Key>, tag: u64, live: u64) {
+fn allocated(grant: &Grant, bytes: u64, order: Option<Key>, tag: u64, live: u64, class: Class) {
     pools::allocated(tag, held(bytes));
     report::live(live);
     report::add(report::ALLOCATIONS, 1);
@@ -293,7 +295,7 @@ fn allocated(grant: &Grant, bytes: u64, order: Option<Key>, tag: u64, live: u64)
     report::record(Record::Allocated {
         address: grant.address,
         bytes,
-        class: Class::Managed,
+        class,
         stream: order.map_or(0, |k| k.handle().0 as u64),
     });
 }
@@ -335,7 +337,7 @@ pub(crate) fn info() -> Option<(u64, u64)> {
     let mut ledger = *owned.arena.ledger();
     ledger.limit = owned.limit;
     ledger.live += others;
-    ledger.elsewhere = elsewhere::created_bytes();
+    ledger.elsewhere = elsewhere::created_on(device);
     Some((ledger.free(), ledger.total()))
 }
 

@@ -6,7 +6,7 @@
     reason = "keeps the segment's writer in a pointer, for ever"
 )]
 
-use crate::cuda::CUresult;
+use crate::cuda::{CUdevice, CUresult};
 use crate::{os, process};
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -94,12 +94,12 @@ pub(crate) fn record(record: Record) {
 }
 
 /// A driver call of ours failed.
-pub(crate) fn driver_failed(call: &'static str, code: CUresult, bytes: u64) {
+pub(crate) fn driver_failed(call: &'static str, code: CUresult, bytes: u64, device: CUdevice) {
     add(DRIVER_FAILURES, 1);
     record(Record::Failed {
         call: CallName::new(call),
         code: code.0,
-        device: 0,
+        device: device.0.unsigned_abs(),
         bytes,
     });
 }

@@ -5,6 +5,7 @@ use crate::clock::{Deadline, wait_until};
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult, CUstream};
 use crate::driver::{self, Answer};
 use crate::{headroom, notice, process, report};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vshare_core::arena::{Arena, Terms};
 use vshare_core::config::{Config, Policy};
@@ -21,10 +22,11 @@ pub(crate) fn context_with_arena() -> Option<CUcontext> {
     if process::state().arenas.of(context).is_some() {
         return Some(context);
     }
-    let made = driver::outside_captures(|| make(context));
-    match driver::noted("arena", 0, made) {
+    // Before anything can fail, so that it leaves an event.
+    start_report();
+    match driver::outside_captures(|| make(context)) {
         Ok(owned) => {
-            start_report(owned.device);
+            describe(owned.device);
             let mut state = process::state();
             // Another thread may have been faster; then this one's two streams are left over.
             if state.arenas.of(context).is_none() {
@@ -41,32 +43,32 @@ pub(crate) fn context_with_arena() -> Option<CUcontext> {
 
 fn make(context: CUcontext) -> Answer<Owned> {
     let config = process::config();
-    let device = driver::current_device()?;
-    let (free, _) = driver::memory_info()?;
+    let device = noted("cuCtxGetDevice", driver::current_device())?;
+    let (free, _) = noted("cuMemGetInfo", driver::memory_info())?;
     // What earlier contexts' arenas keep resident on the device is not free, but is ours.
     let free = free + process::state().arenas.resident_on(device);
-    let physical = driver::total_memory(device)?;
-    let mut kind = if driver::can_oversubscribe(device).unwrap_or(false) {
+    let physical = noted("cuDeviceTotalMem", driver::total_memory(device))?;
+    let can = noted("cuDeviceGetAttribute", driver::can_oversubscribe(device));
+    let arrival = noted("cuEventCreate", driver::new_event());
+    let roads = match (can, arrival) {
+        (Ok(true), Ok(_)) => roads(),
+        (Ok(false), _) => Err(Lack::Access),
+        (Err(code), _) | (_, Err(code)) => Err(Lack::Call(code)),
+    };
+    let kind = if roads.is_ok() {
         Kind::Managed
     } else {
         Kind::Device
     };
-    let arrival = driver::new_event().unwrap_or(CUevent::NULL);
-    let mut roads = (CUstream::NULL, CUstream::NULL);
-    if kind == Kind::Managed {
-        match (driver::new_stream(), driver::new_stream()) {
-            (Ok(inward), Ok(outward)) if arrival != CUevent::NULL => roads = (inward, outward),
-            _ => kind = Kind::Device,
-        }
-    }
-    if kind == Kind::Device {
+    if let Err(lack) = roads {
         say_once(&SAID_DEVICE, || {
             notice::say(format_args!(
-                "device {} cannot oversubscribe (no concurrent managed access); using its own memory only",
+                "device {} cannot oversubscribe ({lack}); using its own memory only",
                 device.0
             ));
         });
     }
+    let (inward, outward) = roads.unwrap_or((CUstream::NULL, CUstream::NULL));
     let budget = budget(config, kind, free, physical);
     let limit = limit(config, kind, budget, physical);
     Ok(Owned {
@@ -88,9 +90,9 @@ fn make(context: CUcontext) -> Answer<Owned> {
         }),
         limit,
         budget,
-        inward: roads.0,
-        outward: roads.1,
-        arrival,
+        inward,
+        outward,
+        arrival: arrival.unwrap_or(CUevent::NULL),
         begun: 0,
         can_drop: true,
         extending: false,
@@ -98,6 +100,34 @@ fn make(context: CUcontext) -> Answer<Owned> {
         stuck: false,
         fences: Vec::new(),
     })
+}
+
+/// Why an arena is of device memory.
+#[derive(Clone, Copy, Debug)]
+enum Lack {
+    Access,
+    /// A call of ours has failed.
+    Call(CUresult),
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Access => write!(f, "no concurrent managed access"),
+            Self::Call(code) => write!(f, "a driver call that this takes answered {}", code.0),
+        }
+    }
+}
+
+/// Streams for moves to the device and to the host.
+fn roads() -> Result<(CUstream, CUstream), Lack> {
+    let stream = || noted("cuStreamCreate", driver::new_stream()).map_err(Lack::Call);
+    Ok((stream()?, stream()?))
+}
+
+/// A call that failed is counted, and leaves an event.
+fn noted<T>(call: &'static str, answer: Answer<T>) -> Answer<T> {
+    driver::noted(call, 0, answer)
 }
 
 static SAID_DEVICE: AtomicBool = AtomicBool::new(false);
@@ -165,7 +195,8 @@ fn limit(config: &Config, kind: Kind, budget: u64, physical: u64) -> u64 {
     asked.min(most)
 }
 
-fn start_report(device: CUdevice) {
+/// Makes the segment, if one is wanted and there is none.
+fn start_report() {
     static STARTED: AtomicBool = AtomicBool::new(false);
     let config = process::config();
     if STARTED.swap(true, Ordering::Relaxed) || !config.telemetry {
@@ -176,6 +207,14 @@ fn start_report(device: CUdevice) {
         Policy::Demand => "demand",
     };
     report::start(policy, config.run);
+}
+
+/// Publishes what is used: the first device of which there is an arena.
+fn describe(device: CUdevice) {
+    static DESCRIBED: AtomicBool = AtomicBool::new(false);
+    if DESCRIBED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let name = driver::name(device).unwrap_or_default();
     let uuid = driver::uuid(device).unwrap_or_default();
     let version = driver::driver_version().unwrap_or_default();
@@ -222,7 +261,11 @@ pub(crate) fn extend(context: CUcontext, pages: u64) -> Answer<()> {
     }
     drop(state);
     report::gauges();
-    driver::noted("cuMemAllocManaged", pages * PAGE, got)
+    let call = match kind {
+        Kind::Managed => "cuMemAllocManaged",
+        Kind::Device => "cuMemAlloc",
+    };
+    driver::noted(call, pages * PAGE, got)
         .map(|_| ())
         .map_err(|_| CUresult::OUT_OF_MEMORY)
 }

@@ -91,10 +91,10 @@ counters! {
     LIVE_BYTES               "live_bytes"               Gauge   Bytes       "held by the program now, served by vshare";
     PEAK_LIVE_BYTES          "peak_live_bytes"          Gauge   Bytes       "most that was live at one time";
     BUDGET_BYTES             "budget_bytes"             Gauge   Bytes       "GPU memory that this process may keep resident";
-    LIMIT_BYTES              "limit_bytes"              Gauge   Bytes       "most the program may allocate; 0: no limit set";
-    RESIDENT_BYTES           "resident_bytes"           Gauge   Bytes       "live bytes in GPU memory now, as far as vshare knows";
+    LIMIT_BYTES              "limit_bytes"              Gauge   Bytes       "most the program may allocate";
+    RESIDENT_BYTES           "resident_bytes"           Gauge   Bytes       "GPU memory that the pool takes now, freed memory that has not left included, as far as vshare knows";
     PEAK_RESIDENT_BYTES      "peak_resident_bytes"      Gauge   Bytes       "most that was resident at one time";
-    HOST_BYTES               "host_bytes"               Gauge   Bytes       "live bytes in host memory now";
+    HOST_BYTES               "host_bytes"               Gauge   Bytes       "memory in use that lies in host memory now";
     ARENA_BYTES              "arena_bytes"              Gauge   Bytes       "managed memory that the pool took from the driver";
     // Calls.
     ALLOCATIONS              "allocations"              Counter Count       "allocations served";

@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "writes the program's results")]
 
 use crate::cuda::{
-    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUdeviceptr, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmipmappedArray, CUresult,
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUdevice, CUdeviceptr,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmipmappedArray, CUresult,
 };
 use crate::guard::Real;
 use crate::symbols::Entry;
@@ -12,6 +12,9 @@ use crate::{elsewhere, memory, process, report};
 /// Rows of a pitched allocation begin at multiples of so many bytes: what the driver gives on all
 /// current devices.
 const PITCH: usize = 512;
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const DEVICE: u32 = 1;
 
 pub(crate) fn mem_alloc(
     _entry: Entry,
@@ -111,14 +114,17 @@ pub(crate) fn mem_create(
     real: Real<'_>,
     handle: *mut CUmemGenericAllocationHandle,
     bytes: usize,
-    _prop: *const CUmemAllocationProp,
+    prop: *const CUmemAllocationProp,
     _flags: u64,
 ) -> CUresult {
     let result = real.call();
     if result == CUresult::SUCCESS && !handle.is_null() {
         // SAFETY: the driver has just written through `handle`.
         let handle = unsafe { handle.read() };
-        elsewhere::created(handle, bytes as u64);
+        // SAFETY: the driver has read the properties, and found them good.
+        let location = unsafe { prop.as_ref() }.map(|p| p.location);
+        let device = location.filter(|l| l.type_ == DEVICE);
+        elsewhere::created(handle, bytes as u64, device.map(|l| CUdevice(l.id)));
     }
     result
 }
