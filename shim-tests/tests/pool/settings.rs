@@ -77,15 +77,16 @@ fn a_line_that_nobody_reads_does_not_end_the_program() {
     assert_eq!(run.preload(&[&shim_tests::shim()]).go(), native);
 }
 
-/// More than there is: that much is used, and said.
+/// More than there is, or less than a page: what is used is said.
 #[test]
-fn more_than_there_is_is_said_in_one_line() {
+fn more_than_there_is_and_less_than_a_page_are_said_in_one_line() {
     let bench = Bench::new("info");
     let native = bench.native(&[], &[]);
     for (name, value) in [
         ("VSHARE_BUDGET", "100%"),
         ("VSHARE_BUDGET", "4GiB"),
         ("VSHARE_BUDGET", "8388607T"),
+        ("VSHARE_BUDGET", "1"),
         ("VSHARE_LIMIT", "900000GiB"),
     ] {
         let outcome = bench.shimmed(&[], &[(name, value)]);
