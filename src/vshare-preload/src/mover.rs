@@ -190,10 +190,8 @@ fn make_room(context: CUcontext) {
                     protect(context, false);
                     protected = false;
                 }
-                // Whoever waits here asks again, and room ahead of need is asked for by the next work.
-                if is_wanted_elsewhere(context) {
-                    break;
-                }
+                // Before anything else: while two arenas are waited for, this may be the only look.
+                streams::poll();
                 if !streams::lacks_marks(tick) {
                     patience = None;
                 } else if !is_waited_for(context) {
@@ -202,9 +200,12 @@ fn make_room(context: CUcontext) {
                 } else if patience.is_none() {
                     patience = Some(Deadline::after_ms(PATIENCE_MS));
                 }
+                // Whoever waits here asks again, and room ahead of need is asked for by the next work.
+                if patience.is_none() && is_wanted_elsewhere(context) {
+                    break;
+                }
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
-                streams::poll();
                 continue;
             }
             Leave::Nothing => {
