@@ -119,6 +119,19 @@ fn a_small_limit_is_had_to_the_last_page_and_what_is_above_it_is_refused_by_the_
     assert_eq!(number(&json, "oom_limit"), 8, "{json}");
 }
 
+/// A launch that waited in vain would have its data faulted in, over the budget.
+#[test]
+fn two_contexts_that_want_room_at_the_same_time_get_it_in_turn() {
+    let bench = Bench::new("pair");
+    for seed in ["1", "2", "3"] {
+        let args = [seed, "60"];
+        let (segment, outcome) = segment_of_all(&bench, &args, &[("VSHARE_BUDGET", "24MiB")]);
+        assert!(outcome.stderr.contains("every block held"), "{outcome:?}");
+        assert!(segment.value("stalls") > Some(0), "{seed}");
+        assert_eq!(segment.value("over_budget_launches"), Some(0), "{seed}");
+    }
+}
+
 #[test]
 fn failures_are_counted_and_counters_return_b6() {
     let fail = [("SIMCUDA_FAIL", "cuMemPrefetchAsync:3+:2")];
