@@ -31,6 +31,8 @@ mod published;
 mod reuse;
 #[path = "pool/settings.rs"]
 mod settings;
+#[path = "pool/strains.rs"]
+mod strains;
 #[path = "pool/surroundings.rs"]
 mod surroundings;
 #[path = "pool/tally.rs"]

@@ -49,8 +49,6 @@ pub struct Arena {
     pool: Pool,
     residency: Residency,
     ledger: Ledger,
-    peak_live: u64,
-    peak_resident: u64,
 }
 
 impl Arena {
@@ -65,8 +63,6 @@ impl Arena {
                 limit: terms.limit,
                 ..Ledger::default()
             },
-            peak_live: 0,
-            peak_resident: 0,
         }
     }
 
@@ -82,7 +78,6 @@ impl Arena {
             self.ledger.release(held);
             Refusal::NoRoom(no)
         })?;
-        self.peak_live = self.peak_live.max(self.ledger.live);
         let mut populate = Vec::new();
         if let Some(run) = got.new {
             self.residency.adopt(got.block, run);
@@ -90,7 +85,6 @@ impl Arena {
                 let fetch = self.residency.fetch(&[got.block]);
                 populate = fetch.populate;
                 populate.extend(fetch.promote);
-                self.note_peak();
             }
         }
         if !populate.is_empty() {
@@ -182,9 +176,7 @@ impl Arena {
 
     /// Plans to bring in what of these blocks is missing.
     pub fn fetch(&mut self, blocks: &[BlockId]) -> Fetch {
-        let fetch = self.residency.fetch(blocks);
-        self.note_peak();
-        fetch
+        self.residency.fetch(blocks)
     }
 
     /// A run that was to come in is here, or could not come.
@@ -194,9 +186,7 @@ impl Arena {
 
     /// See [`Residency::faulted`].
     pub fn faulted(&mut self, blocks: &[BlockId]) -> u64 {
-        let pages = self.residency.faulted(blocks);
-        self.note_peak();
-        pages
+        self.residency.faulted(blocks)
     }
 
     /// The work that [`Self::prepare`] prepared has been submitted, before `tick`.
@@ -265,12 +255,6 @@ impl Arena {
         self.residency.set_budget(bytes / PAGE);
     }
 
-    /// The most bytes that were live at once, and resident at once.
-    #[must_use]
-    pub const fn peaks(&self) -> (u64, u64) {
-        (self.peak_live, self.peak_resident * PAGE)
-    }
-
     /// The address and length of a run, for the driver.
     #[must_use]
     pub fn span(&self, run: Run) -> Option<(u64, u64)> {
@@ -287,10 +271,6 @@ impl Arena {
         for &(block, _) in gone {
             self.residency.release(block, tick);
         }
-    }
-
-    fn note_peak(&mut self) {
-        self.peak_resident = self.peak_resident.max(self.residency.resident());
     }
 }
 

@@ -103,40 +103,47 @@ pub(crate) fn any_fences() -> bool {
 
 /// All arenas.
 #[derive(Debug)]
-pub(crate) struct Arenas(Vec<Owned>);
+pub(crate) struct Arenas {
+    owned: Vec<Owned>,
+    /// Most pages that were resident at one time in all of them together.
+    peak_resident: u64,
+}
 
 impl Arenas {
     pub(crate) const fn new() -> Self {
-        Self(Vec::new())
+        Self {
+            owned: Vec::new(),
+            peak_resident: 0,
+        }
     }
 
     pub(crate) fn of(&mut self, context: CUcontext) -> Option<&mut Owned> {
-        self.0.iter_mut().find(|o| o.context == context)
+        self.owned.iter_mut().find(|o| o.context == context)
     }
 
     pub(crate) fn at(&mut self, address: u64) -> Option<&mut Owned> {
-        self.0
+        self.owned
             .iter_mut()
             .find(|o| o.arena.pool().page_at(address).is_some())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Owned> {
-        self.0.iter()
+        self.owned.iter()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Owned> {
-        self.0.iter_mut()
+        self.owned.iter_mut()
     }
 
     pub(crate) fn add(&mut self, owned: Owned) {
-        self.0.push(owned);
+        self.owned.push(owned);
         self.share();
     }
 
     /// Forgets a context's arena, memory and all.
     pub(crate) fn remove(&mut self, context: CUcontext) -> Option<Owned> {
-        let at = self.0.iter().position(|o| o.context == context)?;
-        let owned = self.0.swap_remove(at);
+        let at = self.owned.iter().position(|o| o.context == context)?;
+        let owned = self.owned.swap_remove(at);
         self.share();
         self.publish();
         self.publish_bounds();
@@ -146,20 +153,40 @@ impl Arenas {
     /// Divides each device's budget among its arenas.
     fn share(&mut self) {
         let counts: Vec<u64> = self
-            .0
+            .owned
             .iter()
-            .map(|o| self.0.iter().filter(|p| p.device == o.device).count() as u64)
+            .map(|o| self.owned.iter().filter(|p| p.device == o.device).count() as u64)
             .collect();
-        for (owned, count) in self.0.iter_mut().zip(counts) {
+        for (owned, count) in self.owned.iter_mut().zip(counts) {
             if owned.kind == Kind::Managed {
                 owned.arena.set_budget(owned.budget / count);
             }
         }
     }
 
+    /// Keeps an arena's next moves within what its device's budget leaves: its own part may be taken still
+    /// by another's memory, which has yet to leave.
+    pub(crate) fn keep_to_device(&mut self, context: CUcontext) {
+        let Some(owned) = self.of(context).filter(|o| o.kind == Kind::Managed) else {
+            return;
+        };
+        let (device, budget) = (owned.device, owned.budget);
+        let others = self.owned.iter().filter(|o| o.context != context);
+        let others: Vec<&Owned> = others.filter(|o| o.device == device).collect();
+        if others.is_empty() {
+            return;
+        }
+        let part = budget / (others.len() as u64 + 1);
+        let taken = |o: &&Owned| o.arena.residency().resident() * PAGE;
+        let left = budget.saturating_sub(others.iter().map(taken).sum());
+        if let Some(owned) = self.of(context) {
+            owned.arena.set_budget(part.min(left));
+        }
+    }
+
     /// Bytes the program holds on a device: in its pools, and in arenas other than `context`'s.
     pub(crate) fn live_on(&self, device: CUdevice, but: Option<CUcontext>) -> u64 {
-        self.0
+        self.owned
             .iter()
             .filter(|o| o.device == device && Some(o.context) != but)
             .map(|o| o.arena.ledger().live)
@@ -168,7 +195,7 @@ impl Arenas {
 
     /// Bytes that arenas keep resident on a device.
     pub(crate) fn resident_on(&self, device: CUdevice) -> u64 {
-        self.0
+        self.owned
             .iter()
             .filter(|o| o.device == device && o.kind == Kind::Managed)
             .map(|o| o.arena.residency().resident() * PAGE)
@@ -177,23 +204,32 @@ impl Arenas {
 
     /// Tells those who hold no lock what is missing, and what waits. After any change of it.
     pub(crate) fn publish(&mut self) {
-        let missing = self.0.iter().map(|o| o.arena.residency().missing()).sum();
+        let (mut missing, mut resident) = (0, 0);
+        for owned in &self.owned {
+            let residency = owned.arena.residency();
+            missing += residency.missing();
+            resident += match owned.kind {
+                Kind::Managed => residency.resident(),
+                Kind::Device => 0,
+            };
+        }
+        self.peak_resident = self.peak_resident.max(resident);
         let before = MISSING.swap(missing, Ordering::Relaxed);
         if before == 0 && missing != 0 {
             // Until now nobody looked at what work names.
             let tick = process::now();
-            for owned in &mut self.0 {
+            for owned in &mut self.owned {
                 owned.arena.set_unwatched(tick);
             }
         }
-        let fences = self.0.iter().map(|o| o.fences.len()).sum();
+        let fences = self.owned.iter().map(|o| o.fences.len()).sum();
         FENCES.store(fences, Ordering::Relaxed);
     }
 
     /// Tells those who hold no lock where arenas are. After an extent comes or goes.
     pub(crate) fn publish_bounds(&self) {
         let mut bounds = (u64::MAX, 0);
-        for (base, bytes) in self.0.iter().flat_map(|o| o.arena.pool().extents()) {
+        for (base, bytes) in self.owned.iter().flat_map(|o| o.arena.pool().extents()) {
             bounds = (bounds.0.min(base), bounds.1.max(base + bytes));
         }
         LOW.store(bounds.0, Ordering::Relaxed);
@@ -204,7 +240,7 @@ impl Arenas {
     /// and in memory that is free, name nothing.
     pub(crate) fn blocks(&mut self, addresses: &[u64]) -> Vec<(CUcontext, Vec<BlockId>)> {
         let mut found = Vec::new();
-        for owned in &mut self.0 {
+        for owned in &mut self.owned {
             if owned.kind == Kind::Device {
                 continue;
             }
@@ -223,22 +259,22 @@ impl Arenas {
 
     /// Bytes the program holds in all arenas.
     pub(crate) fn live(&self) -> u64 {
-        self.0.iter().map(|o| o.arena.ledger().live).sum()
+        self.owned.iter().map(|o| o.arena.ledger().live).sum()
     }
 
     pub(crate) fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
+        let mut sums = Sums {
+            peak_resident: self.peak_resident * PAGE,
+            ..Sums::default()
+        };
         let mut devices: Vec<CUdevice> = Vec::new();
-        for owned in &self.0 {
+        for owned in &self.owned {
             let (ledger, residency) = (owned.arena.ledger(), owned.arena.residency());
-            let (peak_live, peak_resident) = owned.arena.peaks();
             sums.live += ledger.live;
-            sums.peak_live += peak_live;
             sums.arena += owned.arena.pool().extent_bytes();
             sums.host += residency.host() * PAGE;
             if owned.kind == Kind::Managed {
                 sums.resident += residency.resident() * PAGE;
-                sums.peak_resident += peak_resident;
             } else {
                 sums.device_class += ledger.live;
             }

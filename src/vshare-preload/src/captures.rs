@@ -12,6 +12,31 @@ static CAPTURES: Lock<Vec<(Key, CUcontext)>> = Lock::new(Vec::new());
 /// How many they are, for those who hold no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// Calls under way that begin a capture: no stream becomes solo any more, but nothing is captured yet.
+static BEGINNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps streams from becoming solo while it lives.
+#[derive(Debug)]
+pub(crate) struct Beginning;
+
+impl Beginning {
+    pub(crate) fn new() -> Self {
+        BEGINNING.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        BEGINNING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether any capture is going on, or about to.
+pub(crate) fn any_soon() -> bool {
+    BEGINNING.load(Ordering::SeqCst) != 0 || any()
+}
+
 /// A capture has begun in a stream.
 pub(crate) fn begun(key: Key, context: CUcontext) {
     change(|captures| captures.push((key, context)));

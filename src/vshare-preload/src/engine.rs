@@ -86,6 +86,7 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
         let seen = mover::progress();
         let planned = {
             let mut state = process::state();
+            state.arenas.keep_to_device(context);
             let planned = state.arenas.of(context).map(|o| o.arena.fetch(blocks));
             state.arenas.publish();
             planned
@@ -118,6 +119,7 @@ fn make_room(context: CUcontext, blocks: &[BlockId], key: Key) {
         let seen = mover::progress();
         let short = {
             let mut state = process::state();
+            state.arenas.keep_to_device(context);
             state
                 .arenas
                 .of(context)

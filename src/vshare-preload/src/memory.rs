@@ -4,7 +4,7 @@ use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult};
 use crate::host_ranges::Due;
 use crate::report;
 use crate::streams::{self, Key};
-use crate::visits::Visit;
+use crate::visits::{self, Visit};
 use crate::{arenas, captures, driver, elsewhere, host_ranges, pools, process, road, setup};
 use vshare_core::arena::{Grant, Refusal, held};
 use vshare_core::block::{After, FreeError, Slot};
@@ -27,12 +27,13 @@ pub(crate) fn allocate(bytes: u64, order: Option<Key>, tag: u64) -> Option<Resul
     }
     let mut help = Help::Settle;
     loop {
-        let planned = match plan(context, bytes, order, tag) {
+        let planned = match plan(context, bytes, order, tag, false) {
             Some(planned) => planned,
             None => {
                 setup::context_with_arena()?;
-                drop(Visit::wait(context)?);
-                plan(context, bytes, order, tag)?
+                // While it lasts, the context does not end.
+                let _visit = Visit::wait(context)?;
+                plan(context, bytes, order, tag, true)?
             }
         };
         match planned {
@@ -71,7 +72,14 @@ fn populate(context: CUcontext, grant: &Grant) {
 
 type Planned = Result<(Grant, u64, Class), Refusal>;
 
-fn plan(context: CUcontext, bytes: u64, order: Option<Key>, tag: u64) -> Option<Planned> {
+/// `None`: there is no arena, or the context may be about to end and the caller does not keep it.
+fn plan(
+    context: CUcontext,
+    bytes: u64,
+    order: Option<Key>,
+    tag: u64,
+    visits: bool,
+) -> Option<Planned> {
     let mut guard = process::state();
     let state = &mut *guard;
     let slot = match order {
@@ -80,8 +88,9 @@ fn plan(context: CUcontext, bytes: u64, order: Option<Key>, tag: u64) -> Option<
     };
     let device = state.arenas.of(context)?.device;
     let others = state.arenas.live_on(device, Some(context));
+    state.arenas.keep_to_device(context);
     let owned = state.arenas.of(context);
-    let owned = owned.filter(|_| !state.visits.is_ending(context))?;
+    let owned = owned.filter(|_| visits || !state.visits.is_ending(context))?;
     owned.arena.ledger_mut().limit = owned.limit.saturating_sub(others);
     let planned = owned.arena.allocate(bytes, slot, tag);
     let class = owned.kind.class();
@@ -177,6 +186,14 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
     if !arenas::may_hold(address) {
         return None;
     }
+    // A call that may end the block's context may leave it as it was.
+    let _visit = match visits::any_ending() {
+        true => {
+            let context = process::state().arenas.at(address)?.context;
+            Visit::wait(context)
+        }
+        false => None,
+    };
     let before = process::now();
     let mut waited = false;
     if captures::any() || (order.is_none() && may_have_to_wait()) {

@@ -83,6 +83,18 @@ pub(crate) fn ask_ahead(context: CUcontext) {
     }
 }
 
+/// A new arena has made the others' parts of the budget smaller: what is above them leaves.
+pub(crate) fn ask_others(context: CUcontext) {
+    let others: Vec<CUcontext> = {
+        let state = process::state();
+        let others = state.arenas.iter().map(|o| o.context);
+        others.filter(|&c| c != context).collect()
+    };
+    for other in others {
+        ask_ahead(other);
+    }
+}
+
 /// Wakes the thread, or starts it. Returns whether there is one.
 fn wake() -> bool {
     // A thread that has stopped answers nobody.
@@ -255,6 +267,7 @@ fn is_waited_for(context: CUcontext) -> bool {
 fn need(context: CUcontext) -> u64 {
     let mut guard = process::state();
     let state = &mut *guard;
+    state.arenas.keep_to_device(context);
     let owned = state.arenas.of(context);
     let Some(owned) = owned.filter(|_| !state.visits.is_ending(context)) else {
         return 0;

@@ -16,18 +16,20 @@ const USED_HIGH: u32 = 8;
 #[derive(Clone, Copy, Debug)]
 struct Served {
     pool: CUmemoryPool,
+    device: CUdevice,
     used: u64,
     high: u64,
 }
 
 static SERVED: Lock<Vec<Served>> = Lock::new(Vec::new());
 
-/// The pool has been made, and is plain.
-pub(crate) fn serve(pool: CUmemoryPool) {
+/// The pool has been made, and is plain, or is the default one of its device.
+pub(crate) fn serve(pool: CUmemoryPool, device: CUdevice) {
     let mut served = SERVED.lock();
     if served.iter().all(|s| s.pool != pool) {
         served.push(Served {
             pool,
+            device,
             used: 0,
             high: 0,
         });
@@ -39,16 +41,17 @@ pub(crate) fn leave(pool: CUmemoryPool) {
     SERVED.lock().retain(|s| s.pool != pool);
 }
 
-/// Whether our pool serves this one.
-pub(crate) fn is_served(pool: CUmemoryPool) -> bool {
-    SERVED.lock().iter().any(|s| s.pool == pool)
+/// Whether our pool serves this one, with memory of a device.
+pub(crate) fn is_served(pool: CUmemoryPool, device: CUdevice) -> bool {
+    let served = SERVED.lock();
+    served.iter().any(|s| s.pool == pool && s.device == device)
 }
 
 /// The pool from which `cuMemAllocAsync` takes in the current context, if our pool serves it.
 pub(crate) fn current() -> Option<CUmemoryPool> {
     let device = driver::current_device().ok()?;
     let pool = driver::current_pool(device).ok()?;
-    if is_served(pool) || is_default(pool, device) {
+    if is_served(pool, device) || is_default(pool, device) {
         return Some(pool);
     }
     None
@@ -58,7 +61,7 @@ pub(crate) fn current() -> Option<CUmemoryPool> {
 pub(crate) fn is_default(pool: CUmemoryPool, device: CUdevice) -> bool {
     let default = driver::default_pool(device) == Ok(pool);
     if default {
-        serve(pool);
+        serve(pool, device);
     }
     default
 }

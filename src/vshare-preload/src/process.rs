@@ -133,7 +133,6 @@ fn become_child() {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) live: u64,
-    pub(crate) peak_live: u64,
     pub(crate) budget: u64,
     pub(crate) limit: u64,
     pub(crate) resident: u64,

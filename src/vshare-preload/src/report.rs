@@ -119,7 +119,6 @@ pub(crate) fn gauges() {
             return;
         };
         w.counter(LIVE_BYTES).set(sums.live);
-        w.counter(PEAK_LIVE_BYTES).max(sums.peak_live);
         // What held while there was a context is worth knowing after its end, too.
         if sums.budget > 0 {
             w.counter(BUDGET_BYTES).set(sums.budget);

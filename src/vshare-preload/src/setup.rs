@@ -4,7 +4,7 @@ use crate::arenas::{Kind, Owned};
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult, CUstream};
 use crate::driver::{self, Answer};
-use crate::{headroom, notice, process, report};
+use crate::{headroom, mover, notice, process, report};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vshare_core::arena::{Arena, Terms};
@@ -32,6 +32,8 @@ pub(crate) fn context_with_arena() -> Option<CUcontext> {
             if state.arenas.of(context).is_none() {
                 state.arenas.add(owned);
             }
+            drop(state);
+            mover::ask_others(context);
             Some(context)
         }
         Err(_) => {
@@ -43,13 +45,13 @@ pub(crate) fn context_with_arena() -> Option<CUcontext> {
 
 fn make(context: CUcontext) -> Answer<Owned> {
     let config = process::config();
-    let device = noted("cuCtxGetDevice", driver::current_device())?;
-    let (free, _) = noted("cuMemGetInfo", driver::memory_info())?;
+    let device = twice("cuCtxGetDevice", driver::current_device)?;
+    let (free, _) = twice("cuMemGetInfo", driver::memory_info)?;
     // What earlier contexts' arenas keep resident on the device is not free, but is ours.
     let free = free + process::state().arenas.resident_on(device);
-    let physical = noted("cuDeviceTotalMem", driver::total_memory(device))?;
-    let can = noted("cuDeviceGetAttribute", driver::can_oversubscribe(device));
-    let arrival = noted("cuEventCreate", driver::new_event());
+    let physical = twice("cuDeviceTotalMem", || driver::total_memory(device))?;
+    let can = twice("cuDeviceGetAttribute", || driver::can_oversubscribe(device));
+    let arrival = twice("cuEventCreate", driver::new_event);
     let roads = match (can, arrival) {
         (Ok(true), Ok(_)) => roads(),
         (Ok(false), _) => Err(Lack::Access),
@@ -121,13 +123,13 @@ impl fmt::Display for Lack {
 
 /// Streams for moves to the device and to the host.
 fn roads() -> Result<(CUstream, CUstream), Lack> {
-    let stream = || noted("cuStreamCreate", driver::new_stream()).map_err(Lack::Call);
+    let stream = || twice("cuStreamCreate", driver::new_stream).map_err(Lack::Call);
     Ok((stream()?, stream()?))
 }
 
-/// A call that failed is counted, and leaves an event.
-fn noted<T>(call: &'static str, answer: Answer<T>) -> Answer<T> {
-    driver::noted(call, 0, answer)
+/// What an arena rests on is asked for once more if it fails. A failure is counted, and leaves an event.
+fn twice<T>(call: &'static str, ask: impl Fn() -> Answer<T>) -> Answer<T> {
+    driver::noted(call, 0, ask()).or_else(|_| driver::noted(call, 0, ask()))
 }
 
 static SAID_DEVICE: AtomicBool = AtomicBool::new(false);

@@ -6,9 +6,18 @@
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::CUcontext;
 use crate::process;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How long a call that ends a context waits for visitors, and they for it.
 const PATIENCE_MS: u64 = 10_000;
+
+/// Calls under way that may end a context, for those who hold no lock.
+static ENDINGS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any context may be about to end.
+pub(crate) fn any_ending() -> bool {
+    ENDINGS.load(Ordering::SeqCst) != 0
+}
 
 /// Who is where. The same context may stand in a list several times.
 #[derive(Debug)]
@@ -75,6 +84,7 @@ pub(crate) struct Ending(CUcontext);
 impl Ending {
     /// Waits for those who are inside.
     pub(crate) fn begin(context: CUcontext) -> Self {
+        ENDINGS.fetch_add(1, Ordering::SeqCst);
         process::state().visits.ending.push(context);
         let ending = Self(context);
         wait_until(Deadline::after_ms(PATIENCE_MS), || {
@@ -87,6 +97,7 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         remove_one(&mut process::state().visits.ending, self.0);
+        ENDINGS.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -35,6 +35,10 @@ pub(crate) fn submit(
     } else if streams::is_reuse_unmarked() {
         streams::mark_reuse(key);
     }
+    if key.is_per_thread() && arenas::any_fences() {
+        // No other thread can mark it when what is freed has to know how far it has come.
+        streams::mark_if_due(key);
+    }
     let result =
         if engine::is_needed() || host_ranges::are_watched() || matches!(touches, Touches::Host) {
             submit_with_care(key, tick, touches, real)
@@ -84,6 +88,7 @@ pub(crate) fn submit_to_all(entry: Entry, streams: &[CUstream], real: Real<'_>) 
 fn note_submitted(key: Key) {
     if !streams::is_solo(key) {
         streams::submitted(key);
+        streams::mark_if_ending(key);
     }
 }
 

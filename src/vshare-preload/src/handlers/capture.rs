@@ -1,5 +1,6 @@
 //! Streams that record a graph instead of running.
 
+use crate::captures::Beginning;
 use crate::cuda::{CUcontext, CUgraph, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode};
 use crate::guard::Real;
 use crate::streams::Key;
@@ -49,6 +50,7 @@ pub(crate) fn stream_end_capture(
 }
 
 fn begin(entry: Entry, stream: CUstream, real: Real<'_>) -> CUresult {
+    let _beginning = Beginning::new();
     if arenas::any() {
         streams::leave_for_capture();
     }

@@ -59,8 +59,7 @@ pub(crate) fn ctx_synchronize_v2(_entry: Entry, real: Real<'_>, context: CUconte
     work::synchronize_context(context, real)
 }
 
-/// A context ends in this call: its arena is forgotten before it, because what the driver frees may
-/// be other memory the moment after, and brought back if the driver refuses.
+/// A context ends in this call, unless the driver refuses.
 fn ending(context: Option<CUcontext>, real: Real<'_>) -> CUresult {
     touches::forget_functions();
     let Some(context) = context else {
@@ -69,15 +68,10 @@ fn ending(context: Option<CUcontext>, real: Real<'_>) -> CUresult {
     let _ending = Ending::begin(context);
     // What it held at most would go with it.
     report::gauges();
-    let removed = process::state().arenas.remove(context);
     let result = real.call();
     if result == CUresult::SUCCESS {
+        let removed = process::state().arenas.remove(context);
         lost(context, removed.as_ref());
-    } else if let Some(owned) = removed {
-        let mut state = process::state();
-        state.arenas.add(owned);
-        state.arenas.publish();
-        state.arenas.publish_bounds();
     }
     result
 }

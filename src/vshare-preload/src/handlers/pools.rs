@@ -26,14 +26,14 @@ pub(crate) fn mem_pool_create(
         return result;
     }
     // SAFETY: the driver has read the properties, and found them good.
-    let plain = unsafe { props.as_ref() }.is_some_and(|p| {
+    let plain = unsafe { props.as_ref() }.filter(|p| {
         // `maxSize` is the first of the words that older headers call reserved.
         let unlimited = p.reserved.first_chunk::<8>() == Some(&[0; 8]);
         p.allocType == PINNED && p.handleTypes == 0 && p.location.type_ == DEVICE && unlimited
     });
-    if plain {
+    if let Some(plain) = plain {
         // SAFETY: the driver has just written through `pool`.
-        pools::serve(unsafe { pool.read() });
+        pools::serve(unsafe { pool.read() }, CUdevice(plain.location.id));
     }
     result
 }

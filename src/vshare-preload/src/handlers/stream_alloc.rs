@@ -34,8 +34,8 @@ pub(crate) fn mem_alloc_from_pool_async(
     if dptr.is_null() || bytes == 0 || captures::takes(stream) {
         return real.call();
     }
-    let served = pools::is_served(pool)
-        || driver::current_device().is_ok_and(|device| pools::is_default(pool, device));
+    let served = driver::current_device()
+        .is_ok_and(|device| pools::is_served(pool, device) || pools::is_default(pool, device));
     if served {
         serve(entry, real, dptr, bytes as u64, pool, stream)
     } else {
@@ -53,6 +53,10 @@ fn serve(
 ) -> CUresult {
     process::used();
     let key = Key::of(entry.null_stream, stream);
+    if !key.is_of_current_context() {
+        // Whose device's memory it would be is the driver's to say.
+        return real.call();
+    }
     let served = memory::allocate(bytes, Some(key), pool.0 as u64);
     answer(dptr, served, real)
 }

@@ -38,6 +38,13 @@ impl Key {
         }
     }
 
+    /// Whether the current context is its own. A stream that the driver does not know counts as such.
+    pub(crate) fn is_of_current_context(self) -> bool {
+        self.context != CUcontext::NULL
+            || driver::stream_context(self.handle)
+                .is_none_or(|context| driver::current_context() == Some(context))
+    }
+
     /// Whether it is a legacy default stream.
     pub(super) fn is_legacy(self) -> bool {
         self.handle == CUstream::LEGACY
@@ -51,6 +58,11 @@ impl Key {
     /// Whether it is the own default stream of the thread with this number.
     pub(super) const fn is_of_thread(self, number: usize) -> bool {
         self.thread == number
+    }
+
+    /// Whether it is a thread's own default stream.
+    pub(crate) const fn is_per_thread(self) -> bool {
+        self.thread != 0
     }
 
     /// Whether threads other than the one that uses it can name it.
@@ -77,7 +89,9 @@ fn this_thread() -> usize {
         if number.get() == 0 {
             number.set(THREADS.fetch_add(1, Ordering::Relaxed) + 1);
             // Later on in the thread's end this fails: then nobody is told of it.
-            _ = END.try_with(|_| ());
+            if END.try_with(|_| ()).is_err() {
+                ENDING.set(true);
+            }
         }
         number.get()
     })
@@ -88,6 +102,14 @@ thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 
     static END: End = const { End };
+
+    /// Whether the thread's end has begun, and [`END`] is no more.
+    static ENDING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The number of the calling thread, if its end has begun: its own default stream may still be used.
+pub(super) fn ending_thread() -> Option<usize> {
+    ENDING.get().then(|| NUMBER.get())
 }
 
 /// Lives as long as the thread.
@@ -95,6 +117,7 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
+        ENDING.set(true);
         super::order::thread_ends(NUMBER.get());
     }
 }

@@ -19,11 +19,10 @@ const MARKS: usize = 256;
 /// # Errors
 /// Not while a capture is on, in a stream that takes part in it, nor in the legacy stream, which would
 /// end it.
-pub(super) fn record_in(key: Key, context: CUcontext) -> Answer<CUevent> {
+pub(super) fn record_in(key: Key, context: CUcontext, _inside: &Visit) -> Answer<CUevent> {
     if captures::any() && (key.is_legacy() || driver::is_capturing(key.handle())) {
         return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
-    let _visit = Visit::wait(context).ok_or(CUresult::INVALID_CONTEXT)?;
     let unused = process::state().streams.take_event(context);
     driver::outside_captures(|| {
         driver::in_context(context, || {
@@ -68,8 +67,11 @@ pub(crate) fn mark(key: Key) {
         line.bytes = 0;
         (line.context, tick)
     };
-    let recorded = record_in(key, context);
-    set_mark(key, context, tick, recorded);
+    // In a context that is about to end, no mark is needed.
+    if let Some(visit) = Visit::begin(context) {
+        let recorded = record_in(key, context, &visit);
+        set_mark(key, context, tick, recorded);
+    }
 }
 
 pub(super) fn set_mark(key: Key, context: CUcontext, tick: u64, recorded: Answer<CUevent>) {
@@ -83,6 +85,17 @@ pub(super) fn set_mark(key: Key, context: CUcontext, tick: u64, recorded: Answer
             line.marks.push_back(Mark { tick, event });
         }
         _ => state.streams.unused_events.push((context, event)),
+    }
+}
+
+/// Sets a mark in a stream that the calling thread is using, if it has work without one.
+pub(crate) fn mark_if_due(key: Key) {
+    let due = {
+        let mut state = process::state();
+        state.streams.line(key).is_some_and(|l| !l.is_marked())
+    };
+    if due {
+        mark(key);
     }
 }
 
@@ -103,8 +116,10 @@ pub(crate) fn mark_others(but: Option<Key>) {
             .collect()
     };
     for (key, context, tick) in targets {
-        let recorded = record_in(key, context);
-        set_mark(key, context, tick, recorded);
+        if let Some(visit) = Visit::begin(context) {
+            let recorded = record_in(key, context, &visit);
+            set_mark(key, context, tick, recorded);
+        }
         if let Some(line) = process::state().streams.line(key) {
             line.pins = line.pins.saturating_sub(1);
         }

@@ -20,9 +20,9 @@ mod marks;
 mod order;
 
 pub(crate) use key::Key;
-pub(crate) use marks::{after, lacks_marks, mark, mark_others, poll};
+pub(crate) use marks::{after, lacks_marks, mark, mark_if_due, mark_others, poll};
 pub(crate) use order::{
-    destroying, enter, know, leave_for_capture, mark_reuse, submitted, synchronize,
+    destroying, enter, know, leave_for_capture, mark_if_ending, mark_reuse, submitted, synchronize,
 };
 
 use crate::cuda::{CUcontext, CUevent};
@@ -373,7 +373,7 @@ impl Streams {
 
     /// Takes note of an operation that is not in the solo stream. Returns what to do before it.
     fn note(&mut self, key: Key, tick: u64) -> Enter {
-        if self.are_none() && key.word() != 0 && !captures::any() {
+        if self.are_none() && key.word() != 0 && !captures::any_soon() {
             self.line_or_new(key);
             self.set_solo(Some(key));
             return Enter::Go;
@@ -463,7 +463,7 @@ impl Streams {
             && key.word() != 0
             && self.owed.is_none()
             && self.barrier != Barrier::Making
-            && !captures::any()
+            && !captures::any_soon()
             && self.lines.iter().all(|l| l.key == key || l.is_idle())
         {
             // A thread that has been told to wait for the barrier may not have done so yet.

@@ -1,9 +1,10 @@
 //! The order between streams: who waits for whom, on the device.
 
-use super::marks::{mark_others, poll, record_in, set_mark};
+use super::key::ending_thread;
+use super::marks::{mark, mark_others, poll, record_in, set_mark};
 use super::{Barrier, Enter, Key};
 use crate::clock::{Deadline, wait_until};
-use crate::cuda::CUcontext;
+use crate::cuda::{CUcontext, CUevent, CUresult};
 use crate::visits::Visit;
 use crate::{captures, driver, guard, process, report};
 
@@ -19,7 +20,7 @@ pub(crate) fn enter(key: Key, tick: u64) {
             Enter::WaitFor(event, barrier) => {
                 let waits = driver::wait_for(key.handle(), event);
                 if driver::noted("cuStreamWaitEvent", 0, waits).is_err() {
-                    wait_for_everything();
+                    wait_here_for(key, event);
                 }
                 // Only now: another thread with work for this stream had to wait for it, too.
                 if let Some(line) = process::state().streams.line(key) {
@@ -66,7 +67,10 @@ pub(crate) fn mark_reuse(key: Key) {
         Some(event) => driver::in_context(context, || {
             driver::record(event, key.handle()).map(|()| event)
         }),
-        None => record_in(key, context),
+        None => match Visit::wait(context) {
+            Some(visit) => record_in(key, context, &visit),
+            None => Err(CUresult::INVALID_CONTEXT),
+        },
     };
     let mut state = process::state();
     match recorded {
@@ -96,6 +100,18 @@ pub(crate) fn leave_for_capture() {
     mark_others(None);
 }
 
+/// A stream could not be made to wait for an event: that is tried again, while this thread waits in its
+/// place. Also while a capture is on, which forbids to wait for more.
+fn wait_here_for(key: Key, event: CUevent) {
+    let done = || {
+        driver::wait_for(key.handle(), event).is_ok()
+            || driver::outside_captures(|| driver::has_passed(event))
+    };
+    if !wait_until(Deadline::after_ms(10_000), done) {
+        wait_for_everything();
+    }
+}
+
 /// The order between streams cannot be made on the device: make it by waiting.
 fn wait_for_everything() {
     let contexts: Vec<CUcontext> = {
@@ -103,14 +119,19 @@ fn wait_for_everything() {
         state.streams.lines.iter().map(|l| l.context).collect()
     };
     for (i, context) in contexts.iter().enumerate() {
-        if !contexts.iter().take(i).any(|c| c == context) {
+        if !contexts.iter().take(i).any(|c| c == context)
+            && let Some(_visit) = Visit::wait(*context)
+        {
             synchronize(*context);
         }
     }
 }
 
 fn make_barrier(solo: Key, context: CUcontext) {
-    let event = driver::noted("cuEventRecord", 0, record_in(solo, context));
+    let visit = Visit::wait(context);
+    let event = visit.ok_or(CUresult::INVALID_CONTEXT);
+    let event = event.and_then(|visit| record_in(solo, context, &visit));
+    let event = driver::noted("cuEventRecord", 0, event);
     let mut state = process::state();
     if let Ok(event) = event {
         state.streams.barrier = Barrier::Set(event, context);
@@ -173,11 +194,13 @@ pub(crate) fn destroying(key: Key) {
         }
     }
     let tick = process::now();
-    let recorded = record_in(key, context);
-    set_mark(key, context, tick, recorded);
-    if recorded.is_err() {
-        // Its end cannot be marked: wait for it.
-        synchronize(context);
+    if let Some(visit) = Visit::wait(context) {
+        let recorded = record_in(key, context, &visit);
+        set_mark(key, context, tick, recorded);
+        if recorded.is_err() {
+            // Its end cannot be marked: wait for it.
+            synchronize(context);
+        }
     }
     if let Some(line) = process::state().streams.line(key) {
         line.gone = true;
@@ -194,18 +217,17 @@ pub(super) fn thread_ends(number: usize) {
     // A panic while a thread ends would end the process.
     let marked = std::panic::catch_unwind(|| {
         guard::as_inside(|| {
-            let own: Vec<(Key, CUcontext, bool)> = {
+            let own: Vec<(Key, bool)> = {
                 let state = process::state();
                 let lines = state.streams.lines.iter();
                 lines
                     .filter(|l| l.key.is_of_thread(number) && !l.gone)
-                    .map(|l| (l.key, l.context, l.is_marked()))
+                    .map(|l| (l.key, l.is_marked()))
                     .collect()
             };
-            for (key, context, is_marked) in own {
+            for (key, is_marked) in own {
                 if !is_marked {
-                    let tick = process::now();
-                    set_mark(key, context, tick, record_in(key, context));
+                    mark(key);
                 }
                 if let Some(line) = process::state().streams.line(key) {
                     line.gone = true;
@@ -218,16 +240,21 @@ pub(super) fn thread_ends(number: usize) {
     }
 }
 
-/// Waits for all work of a context, and takes note.
+/// After work in `key`: if the calling thread has told of its end already, that is told again.
+pub(crate) fn mark_if_ending(key: Key) {
+    if let Some(number) = ending_thread().filter(|_| key.is_per_thread()) {
+        thread_ends(number);
+    }
+}
+
+/// Waits for all work of a context, and takes note. The caller has a visit there, or the program's own
+/// call is for that context.
 ///
 /// Not while a capture is on, which it would end.
 pub(crate) fn synchronize(context: CUcontext) -> bool {
     if captures::any() {
         return false;
     }
-    let Some(_visit) = Visit::wait(context) else {
-        return false;
-    };
     let tick = process::now();
     let waited = driver::outside_captures(|| driver::in_context(context, driver::synchronize));
     let ok = driver::noted("cuCtxSynchronize", 0, waited).is_ok();
