@@ -2,7 +2,7 @@
 // Arguments: seed, operations of each thread.
 #include "pool_check.h"
 
-enum { LIVE = 4, WORDS = 1 << 19 };
+enum { LIVE = 8, WORDS = 1 << 19 };
 static unsigned operations;
 
 typedef struct {
@@ -47,6 +47,8 @@ int main(int argc, char **argv) {
         CUmodule code;
         OK(cuCtxCreate_v2(&own, 0, 0));
         OK(cuModuleLoadData(&code, "its own"));
+        // Before either has much: each has its half from the start.
+        block(4096);
         for (int i = 0; i < 2; i++) {
             Worker *w = &workers[2 * c + i];
             w->context = own, w->random = atol(argv[1]) * 10 + 2 * c + i;

@@ -125,7 +125,7 @@ fn two_contexts_that_want_room_at_the_same_time_get_it_in_turn() {
     let bench = Bench::new("pair");
     for seed in ["1", "2", "3"] {
         let args = [seed, "60"];
-        let (segment, outcome) = segment_of_all(&bench, &args, &[("VSHARE_BUDGET", "24MiB")]);
+        let (segment, outcome) = segment_of_all(&bench, &args, &[("VSHARE_BUDGET", "48MiB")]);
         assert!(outcome.stderr.contains("every block held"), "{outcome:?}");
         assert!(segment.value("stalls") > Some(0), "{seed}");
         assert_eq!(segment.value("over_budget_launches"), Some(0), "{seed}");
