@@ -3,7 +3,6 @@
 //! A call made by our own code, or one whose handler fails, reaches the driver exactly once.
 
 use crate::cuda::CUresult;
-use crate::os::Uncancelled;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +48,6 @@ pub(crate) fn enter(
     if INSIDE.replace(true) {
         return real();
     }
-    let _uncancelled = Uncancelled::begin();
     let answer = Cell::new(None);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         handler(Real {
