@@ -2,13 +2,42 @@
 //!
 //! A call made by our own code, or one whose handler fails, reaches the driver exactly once.
 
+#![expect(unsafe_code, reason = "calls pthread_setcancelstate(3)")]
+
 use crate::cuda::CUresult;
 use std::cell::Cell;
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// Keeps the thread from being cancelled while it lives: it would unwind through code of ours, which
+/// ends the process.
+#[derive(Debug)]
+struct Uncancelled(c_int);
+
+impl Uncancelled {
+    fn begin() -> Self {
+        const DISABLE: c_int = 1;
+        let mut before = 0;
+        // SAFETY: the state is one of the two there are, and `before` is writable.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state is what the call above gave.
+        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
+    }
 }
 
 /// The driver's function, with this call's arguments, for a handler to call or to answer for.
@@ -48,6 +77,7 @@ pub(crate) fn enter(
     if INSIDE.replace(true) {
         return real();
     }
+    let _uncancelled = Uncancelled::begin();
     let answer = Cell::new(None);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         handler(Real {

@@ -1,7 +1,7 @@
 //! What we ask of the operating system that the standard library does not offer.
 #![expect(
     unsafe_code,
-    reason = "calls mprotect(2), pthread_sigmask(3), sigtimedwait(2), pthread_setcancelstate(3) and atexit(3)"
+    reason = "calls mprotect(2), pthread_sigmask(3), sigtimedwait(2) and atexit(3)"
 )]
 
 /// Takes away, or gives back, the host's view of extents of managed memory (address, bytes).
@@ -86,32 +86,6 @@ pub(crate) fn without_sigpipe(f: impl FnOnce()) {
     }
     // SAFETY: `before` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-}
-
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
-}
-
-/// Keeps the thread from being cancelled while it lives: it would unwind through code of ours, which
-/// ends the process.
-#[derive(Debug)]
-pub(crate) struct Uncancelled(libc::c_int);
-
-impl Uncancelled {
-    pub(crate) fn begin() -> Self {
-        const DISABLE: libc::c_int = 1;
-        let mut before = 0;
-        // SAFETY: the state is one of the two there are, and `before` is writable.
-        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
-        Self(before)
-    }
-}
-
-impl Drop for Uncancelled {
-    fn drop(&mut self) {
-        // SAFETY: the state is what the call above gave.
-        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
-    }
 }
 
 /// Calls `f` when the process ends by `exit`, before what was registered earlier.

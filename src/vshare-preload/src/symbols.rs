@@ -18,7 +18,7 @@ use crate::cuda::{
     CUmipmappedArray, CUmodule, CUpointer_attribute, CUresult, CUstream, CUstreamCaptureMode,
     NullStream,
 };
-use crate::{guard, handlers, os, process, redirect};
+use crate::{guard, handlers, process, redirect};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -439,7 +439,6 @@ macro_rules! export {
             if !process::is_on() {
                 return real();
             }
-            let _uncancelled = os::Uncancelled::begin();
             let entry = Entry { null_stream: NullStream::$null };
             guard::enter(
                 real,
