@@ -9,14 +9,17 @@ static CUstream captured, other;
 static volatile int stop;
 
 // Memory that a held kernel's stream still reads is freed in its order; another stream gets new memory, and writes it.
-static void used_in_order(CUstream stream) {
+static void used_in_order(CUstream stream, int begins_now) {
     CUdeviceptr out = block(8), at;
     OK(cuMemAllocAsync(&at, BYTES, stream));
     OK(fill(at, 5, WORDS, stream));
     OK(spin(1, stream)); // held by the test
     OK(sum(at, out, 512, stream));
     OK(cuMemFreeAsync(at, stream));
+    if (begins_now)
+        OK(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(fill(block(BYTES), 9, WORDS, other));
+    // What must not run meanwhile would have: no way to ask for that.
     usleep(50000);
     let_go();
     CUgraph graph;
@@ -41,17 +44,14 @@ static void solo_while_a_capture_begins(void) {
     for (int i = 0; i < 100; i++)
         OK(fill(any, i, 4, NULL));
     pthread_join(id, NULL);
-    used_in_order(NULL);
+    used_in_order(NULL, 0);
 }
 
 static void wait_fails(void) {
     start();
     captured = new_stream(CU_STREAM_NON_BLOCKING), other = new_stream(CU_STREAM_NON_BLOCKING);
     CUstream solo = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr any = block(4096);
-    OK(fill(any, 1, 4, solo));
-    OK(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
-    used_in_order(solo);
+    used_in_order(solo, 1);
 }
 
 static void *churns(void *nothing) {
@@ -74,7 +74,7 @@ static void end_is_refused(void) {
     pthread_t ids[2];
     for (int i = 0; i < 2; i++)
         HOLDS(!pthread_create(&ids[i], NULL, churns, NULL));
-    for (int i = 0; i < 3000; i++)
+    for (int i = 0; i < 300; i++)
         HOLDS(cuCtxDestroy_v2(context));
     stop = 1;
     for (int i = 0; i < 2; i++)
@@ -141,7 +141,7 @@ static void allocation_beside_a_kernel_that_waits_for_it(void) {
     start();
     pthread_barrier_init(&turn, NULL, 2);
     small = block(4096);
-    CUdeviceptr big = block(40 * MIB);
+    CUdeviceptr big = block(100 * MIB);
     OK(fill(big, 1, 4, NULL));
     OK(cuCtxSynchronize());
     pthread_t id;
@@ -150,7 +150,7 @@ static void allocation_beside_a_kernel_that_waits_for_it(void) {
     OK(cuMemFree_v2(big));
     pthread_barrier_wait(&turn);
     pthread_barrier_wait(&turn);
-    block(40 * MIB);
+    block(100 * MIB);
     pthread_barrier_wait(&turn);
     pthread_join(id, NULL);
 }
@@ -186,10 +186,137 @@ static void cancelled(void) {
     puts("cancelled");
 }
 
+// Two contexts of one device, the second after the first has filled the budget.
+static void shared(void) {
+    OK(cuInit(0));
+    for (int blocks = 8; blocks >= 4; blocks -= 4) {
+        OK(cuCtxCreate_v2(&context, 0, 0));
+        for (int i = 0; i < blocks; i++)
+            OK(cuMemsetD8_v2(block(BYTES), i, BYTES));
+    }
+    OK(cuCtxSynchronize());
+    puts("shared");
+}
+
+static void hold_again(void) {
+    void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "simcuda_release");
+    if (release)
+        release(0);
+}
+
+static CUdeviceptr freed;
+
+static void *frees(void *nothing) {
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemFree_v2(freed)); // waits for the kernel that the test holds
+    return nothing;
+}
+
+// A reference that is not the last is given back beside a free that waits. Each round would take as long as a wait for the other.
+static void reference_beside_a_free(void) {
+    start();
+    void *pinned;
+    OK(cuMemHostAlloc(&pinned, 4096, 0));
+    CUcontext own;
+    OK(cuDevicePrimaryCtxRetain(&own, 0));
+    context = own;
+    OK(cuCtxSetCurrent(own));
+    OK(cuModuleLoadData(&module, "its own"));
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 7; i++) {
+        hold_again();
+        OK(cuDevicePrimaryCtxRetain(&own, 0));
+        freed = block(BYTES);
+        OK(fill(freed, 1, 4, stream));
+        OK(spin(1, stream));
+        pthread_t id;
+        HOLDS(!pthread_create(&id, NULL, frees, NULL));
+        usleep(50000);
+        OK(cuDevicePrimaryCtxRelease_v2(0));
+        let_go();
+        pthread_join(id, NULL);
+    }
+    puts("given back");
+}
+
+static void *destroys(void *which) {
+    OK(cuCtxDestroy_v2(which));
+    return NULL;
+}
+
+// Work in one context goes on while another ends, whose kernel the test holds.
+static void work_beside_an_end(void) {
+    OK(cuInit(0));
+    for (int round = 0; round < 4; round++) {
+        hold_again();
+        CUcontext ends;
+        OK(cuCtxCreate_v2(&context, 0, 0));
+        ends = context;
+        OK(cuModuleLoadData(&module, "its own"));
+        CUstream stream = new_stream(CU_STREAM_NON_BLOCKING), second = new_stream(CU_STREAM_NON_BLOCKING);
+        OK(fill(block(4096), 1, 4, stream));
+        OK(fill(block(4096), 1, 4, second));
+        OK(spin(1, stream));
+        OK(fill(block(4096), 1, 4, second));
+        OK(cuCtxCreate_v2(&context, 0, 0));
+        OK(cuModuleLoadData(&module, "its own"));
+        stream = new_stream(CU_STREAM_NON_BLOCKING), second = new_stream(CU_STREAM_NON_BLOCKING);
+        block(BYTES);
+        pthread_t id;
+        HOLDS(!pthread_create(&id, NULL, destroys, ends));
+        usleep(50000);
+        for (int i = 0; i < 6; i++) {
+            CUdeviceptr at = block(BYTES);
+            OK(fill(at, i, WORDS, i % 2 ? stream : second));
+            OK(cuMemFree_v2(at));
+        }
+        let_go();
+        pthread_join(id, NULL);
+        OK(cuCtxDestroy_v2(context));
+    }
+    puts("went on");
+}
+
+static pthread_key_t key;
+
+// After what languages destroy at a thread's end.
+static void at_the_very_end(void *nothing) {
+    (void)nothing;
+    CUdeviceptr at = block(BYTES);
+    OK(fill(at, 1, 4, CU_STREAM_PER_THREAD));
+    OK(cuMemFree_v2(at));
+}
+
+static void *ends_with_work(void *nothing) {
+    OK(cuCtxSetCurrent(context));
+    at_the_very_end(NULL);
+    pthread_setspecific(key, &key);
+    return nothing;
+}
+
+// Each such thread would cost a wait for work whose end nobody can know.
+static void threads_that_work_at_their_very_end(void) {
+    start();
+    HOLDS(!pthread_key_create(&key, at_the_very_end));
+    new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr blocks[10];
+    for (int i = 0; i < 10; i++)
+        OK(fill(blocks[i] = block(BYTES), i, WORDS, NULL));
+    for (int i = 0; i < 150; i++) {
+        pthread_t id;
+        HOLDS(!pthread_create(&id, NULL, ends_with_work, NULL));
+        pthread_join(id, NULL);
+        OK(fill(blocks[i % 10], i, WORDS, NULL));
+        OK(cuStreamSynchronize(NULL));
+    }
+    puts("ended");
+}
+
 int main(int argc, char **argv) {
     const struct { const char *name; void (*run)(void); } all[] = {
         {"solo", solo_while_a_capture_begins}, {"wait", wait_fails}, {"refused", end_is_refused}, {"again", primary_again},
-        {"device", other_device}, {"beside", allocation_beside_a_kernel_that_waits_for_it}, {"cancelled", cancelled}};
+        {"device", other_device}, {"beside", allocation_beside_a_kernel_that_waits_for_it}, {"cancelled", cancelled},
+        {"shared", shared}, {"reference", reference_beside_a_free}, {"ends", work_beside_an_end}, {"threads", threads_that_work_at_their_very_end}};
     for (size_t i = 0; i < LENGTH(all); i++)
         if (argc == 2 && !strcmp(argv[1], all[i].name))
             return all[i].run(), 0;
