@@ -2,7 +2,10 @@
 //!
 //! Callers hold a lock around each call and none around the driver calls that a plan asks for.
 
+mod ahead;
+
 use crate::block::{After, BlockId, FreeError, Known, NoRoom, Run, Slot};
+use crate::foresight::Foresight;
 use crate::ledger::{Ledger, OverLimit};
 use crate::pool::{Pool, SMALL};
 use crate::residency::{Fetch, Leave, Order, Residency};
@@ -14,6 +17,8 @@ use alloc::vec::Vec;
 pub struct Terms {
     /// Which block leaves first.
     pub order: Order,
+    /// Whether moves are made before they are asked for.
+    pub looks_ahead: bool,
     /// Bytes kept resident. `u64::MAX` where memory does not move.
     pub budget: u64,
     /// Bytes the program may hold.
@@ -49,6 +54,8 @@ pub struct Arena {
     pool: Pool,
     residency: Residency,
     ledger: Ledger,
+    looks_ahead: bool,
+    foresight: Option<Foresight>,
 }
 
 impl Arena {
@@ -63,6 +70,8 @@ impl Arena {
                 limit: terms.limit,
                 ..Ledger::default()
             },
+            looks_ahead: terms.looks_ahead,
+            foresight: None,
         }
     }
 
@@ -81,6 +90,10 @@ impl Arena {
         let mut populate = Vec::new();
         if let Some(run) = got.new {
             self.residency.adopt(got.block, run);
+            // Chunks of small allocations come and go as it happens.
+            if let Some(foresight) = self.foresight.as_mut().filter(|_| bytes >= SMALL) {
+                foresight.born(got.block, run.pages);
+            }
             if self.residency.room() >= run.pages {
                 let fetch = self.residency.fetch(&[got.block]);
                 populate = fetch.populate;
@@ -114,6 +127,9 @@ impl Arena {
         let held = held(freed.bytes);
         self.ledger.release(held);
         if let Some((block, _)) = freed.gone {
+            if let Some(foresight) = self.foresight.as_mut().filter(|_| freed.bytes >= SMALL) {
+                foresight.died(block);
+            }
             self.residency.release(block, tick);
         }
         Ok((held, freed.tag))
@@ -289,6 +305,7 @@ mod tests {
     fn arena(limit: u64, budget: u64) -> Arena {
         Arena::new(Terms {
             order: Order::Used,
+            looks_ahead: false,
             budget: budget * PAGE,
             limit: limit * PAGE,
             physical: 1 << 40,

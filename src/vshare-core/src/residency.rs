@@ -8,6 +8,8 @@
 //! The one dangerous act is to *drop* a page, which loses its contents. Only pages that no block
 //! owns are dropped, and only when all work that was submitted before they were freed has ended.
 
+mod foreseen;
+
 use crate::block::{BlockId, Run};
 use crate::queue::Queue;
 use crate::ranges::Ranges;

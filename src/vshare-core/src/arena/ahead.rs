@@ -1,0 +1,162 @@
+//! Looking ahead in an arena: what the program does is noted, and moves are made before they are asked for.
+
+use super::Arena;
+use crate::block::BlockId;
+use crate::foresight::{Foresight, Outlook};
+use crate::plan::Plan;
+use crate::residency::{Fetch, Leave};
+
+/// Pages of the budget that are not planned with: an eighth, at most 64 MiB.
+const SLACK: u64 = 32;
+
+impl Arena {
+    /// Begins to note what the program does, if this arena looks ahead; or forgets what it has noted.
+    pub fn watch(&mut self, on: bool) {
+        if self.looks_ahead && on != self.foresight.is_some() {
+            self.foresight = on.then(Foresight::default);
+        }
+    }
+
+    /// Work was submitted that uses these blocks: see [`crate::history::History::work`].
+    pub fn note_work(&mut self, signature: u64, named: &[BlockId], maybe: &[BlockId]) {
+        let residency = &self.residency;
+        if let Some(foresight) = &mut self.foresight {
+            foresight.work(signature, named, maybe, |id| residency.pages_of(id));
+        }
+    }
+
+    /// What is known of what is to come.
+    #[must_use]
+    pub const fn foresight(&self) -> Option<&Foresight> {
+        self.foresight.as_ref()
+    }
+
+    /// Whether moves are planned.
+    #[must_use]
+    pub fn is_planned(&self) -> bool {
+        self.foresight.as_ref().is_some_and(Foresight::is_planned)
+    }
+
+    /// Takes what a plan is to be made of, if one should be made now.
+    pub fn begin_plan(&mut self) -> Option<Outlook> {
+        let residency = &self.residency;
+        let foresight = self.foresight.as_mut().filter(|f| f.wants_plan())?;
+        let here = residency.blocks_here();
+        foresight.begin_plan(residency.budget(), |id| residency.lies(id), here)
+    }
+
+    /// Makes the plan. Takes a while, and no lock.
+    #[must_use]
+    pub fn plan(outlook: &Outlook) -> Plan {
+        let budget = outlook.forecast.budget;
+        Plan::new(&outlook.forecast, SLACK.min(budget / 8))
+    }
+
+    /// See [`Foresight::install`].
+    pub fn install(&mut self, plan: Option<(Plan, &Outlook)>) {
+        if let Some(foresight) = &mut self.foresight {
+            foresight.install(plan);
+        }
+    }
+
+    /// Plans what leaves next. `need`: pages of room that are wanted now, `piece`: how many are copied at
+    /// once, at most. Else as [`Arena::leave`], which this replaces where there is a plan.
+    pub fn next_out(
+        &mut self,
+        need: u64,
+        piece: u64,
+        may_drop: bool,
+        ended: impl Fn(u64) -> bool,
+    ) -> Leave {
+        if !self.is_planned() {
+            return if need == 0 {
+                Leave::Nothing
+            } else {
+                self.leave(need, piece, may_drop, ended)
+            };
+        }
+        let wanted = need.max(self.room_for_next(piece));
+        let dropped = self.drop_dead(wanted, may_drop, &ended);
+        if dropped != Leave::Nothing {
+            return dropped;
+        }
+        let mut waits = None;
+        let residency = &mut self.residency;
+        let foresight = self.foresight.as_mut();
+        for out in foresight.map_or_else(Default::default, |f| f.leaving(|id| residency.here(id))) {
+            let most = residency.here(out.block).saturating_sub(out.keep).min(piece);
+            match residency.let_leave(out.block, most, &ended) {
+                Ok(runs) if !runs.is_empty() => return Leave::Evict(runs),
+                Ok(_) | Err(0) => {}
+                Err(tick) => waits = waits.or(Some(tick)),
+            }
+        }
+        match waits {
+            Some(tick) => Leave::Wait(tick),
+            None if need > 0 => {
+                let foresight = self.foresight.as_ref();
+                let next_use = |id| foresight.map_or(u64::MAX, |f| f.next_use(id));
+                let most = need.min(piece);
+                let leave = self.residency.leave_furthest(most, next_use, &ended);
+                if leave == Leave::Nothing {
+                    // Dead memory that cannot be dropped is left.
+                    self.leave(need, piece, may_drop, ended)
+                } else {
+                    leave
+                }
+            }
+            None => Leave::Nothing,
+        }
+    }
+
+    /// Plans what comes next, of what has room.
+    pub fn next_in(&mut self, piece: u64) -> Fetch {
+        for (block, have) in self.wanted_next() {
+            let fetch = self.residency.bring(block, have, piece);
+            if !fetch.promote.is_empty() {
+                return fetch;
+            }
+        }
+        Fetch::default()
+    }
+
+    /// Pages that must go so that what comes next has room.
+    fn room_for_next(&mut self, piece: u64) -> u64 {
+        let room = self.residency.room();
+        let Some(&(block, have)) = self.wanted_next().first() else {
+            return 0;
+        };
+        let (here, _) = self.residency.lies(block);
+        have.saturating_sub(here).min(piece).saturating_sub(room)
+    }
+
+    /// What comes next. Nothing comes ahead of need while something is late to leave: the room is wanted by
+    /// what the program is about to do.
+    fn wanted_next(&mut self) -> alloc::vec::Vec<(BlockId, u64)> {
+        let residency = &self.residency;
+        let Some(foresight) = &mut self.foresight else {
+            return alloc::vec::Vec::new();
+        };
+        let late = foresight.leaving(|id| residency.here(id)).iter().any(|out| out.overdue);
+        if late {
+            return alloc::vec::Vec::new();
+        }
+        let coming = foresight.coming(|id| residency.lies(id));
+        coming.iter().map(|next| (next.block, next.have)).collect()
+    }
+
+    fn drop_dead(&mut self, most: u64, may_drop: bool, ended: impl Fn(u64) -> bool) -> Leave {
+        if most == 0 || !may_drop {
+            return Leave::Nothing;
+        }
+        let pool = &self.pool;
+        let runs = self.residency.drop_dead(most, |page| pool.is_free(page), ended);
+        if runs.is_empty() {
+            return Leave::Nothing;
+        }
+        for &run in &runs {
+            self.pool.withhold(run);
+        }
+        Leave::Drop(runs)
+    }
+}

@@ -1,0 +1,386 @@
+//! Looking ahead for one context: the history, the plan that was made of it, and how far that has come.
+//!
+//! A plan is made in three steps, so that the long one needs no lock: [`Foresight::begin_plan`] takes a forecast,
+//! [`Plan::new`] thinks about it, [`Foresight::install`] puts the plan in place and catches up with what has
+//! happened meanwhile. It holds until the program does something else than forecast, and is renewed when half of it
+//! has been used.
+
+use crate::block::BlockId;
+use crate::forecast::Forecast;
+use crate::history::History;
+use crate::plan::{Coming, Leaving, Plan};
+use alloc::vec::Vec;
+
+/// Planned moves that are looked at beyond one that cannot be made yet.
+const LOOK: usize = 64;
+
+/// A forecast, and where in the history it begins.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    /// What is to be planned for.
+    pub forecast: Forecast,
+    epoch: u64,
+    progress: u64,
+}
+
+/// What leaves next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Out {
+    /// Whose pages.
+    pub block: BlockId,
+    /// How many of them stay.
+    pub keep: u64,
+    /// Whether somebody is waiting for the room, or soon will.
+    pub overdue: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct In {
+    /// Whose pages.
+    pub block: BlockId,
+    /// How many of them are to be there.
+    pub have: u64,
+}
+
+#[derive(Debug)]
+struct Active {
+    plan: Plan,
+    epoch: u64,
+    /// The history's progress where the plan begins.
+    start: u64,
+    /// Planned moves before these are done with.
+    leaving: usize,
+    coming: usize,
+    left: Vec<bool>,
+    came: Vec<bool>,
+    births: usize,
+    /// By block: the number of its life, and its slot.
+    slots: Vec<Option<(u64, u32)>>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Foresight {
+    history: History,
+    active: Option<Active>,
+    /// Births since the forecast that is being planned for was taken: progress, block, number of its life.
+    planning: Option<Vec<(u64, BlockId, u64)>>,
+    /// Plans made, and plans that the program has not kept to.
+    made: u64,
+    broken: u64,
+}
+
+impl Foresight {
+    /// See [`History::born`].
+    pub fn born(&mut self, block: BlockId, pages: u64) {
+        self.history.born(block, pages);
+        self.went_on();
+        let Some(serial) = self.serial(block) else {
+            return;
+        };
+        let (_, progress) = self.history.place();
+        if let Some(births) = &mut self.planning {
+            births.push((progress, block, serial));
+        }
+        if let Some(active) = &mut self.active {
+            active.bind(progress, block, serial);
+        }
+    }
+
+    /// See [`History::died`].
+    pub fn died(&mut self, block: BlockId) {
+        self.history.died(block);
+        self.went_on();
+    }
+
+    /// See [`History::work`].
+    pub fn work(
+        &mut self,
+        signature: u64,
+        named: &[BlockId],
+        maybe: &[BlockId],
+        pages: impl Fn(BlockId) -> u64,
+    ) {
+        self.history.work(signature, named, maybe, pages);
+        self.went_on();
+    }
+
+    /// The program has gone on: is it still where the plan expects it?
+    fn went_on(&mut self) {
+        let (epoch, progress) = self.history.place();
+        if let Some(active) = &self.active {
+            let beyond = progress - active.start >= u64::from(active.plan.span);
+            if active.epoch != epoch || beyond {
+                self.broken += u64::from(!beyond);
+                self.active = None;
+            }
+        }
+    }
+
+    /// Whether a plan should be made now.
+    #[must_use]
+    pub fn wants_plan(&self) -> bool {
+        let (_, progress) = self.history.place();
+        let half = self
+            .active
+            .as_ref()
+            .is_none_or(|a| (progress - a.start) * 2 >= u64::from(a.plan.span));
+        half && self.planning.is_none() && self.history.is_trusted()
+    }
+
+    /// Takes the forecast to plan for, after [`Self::wants_plan`]. `lies` tells how many pages of a block are on
+    /// the device and in host memory, `here` lists the blocks that have pages on the device.
+    pub fn begin_plan(
+        &mut self,
+        budget: u64,
+        lies: impl Fn(BlockId) -> (u64, u64),
+        here: impl Iterator<Item = BlockId>,
+    ) -> Option<Outlook> {
+        let (epoch, progress) = self.history.place();
+        let mut forecast = Forecast::new(&self.history, budget, &lies)?;
+        let mut named: Vec<bool> = Vec::new();
+        for (block, _) in forecast.parts.iter().filter_map(|p| p.block) {
+            if named.len() <= block.index() {
+                named.resize(block.index() + 1, false);
+            }
+            if let Some(place) = named.get_mut(block.index()) {
+                *place = true;
+            }
+        }
+        for block in here.filter(|b| !named.get(b.index()).is_some_and(|&n| n)) {
+            let serial = self.serial(block).unwrap_or(0);
+            let (pages, _) = lies(block);
+            forecast.add_idle(block, serial, pages, pages);
+        }
+        self.planning = Some(Vec::new());
+        Some(Outlook {
+            forecast,
+            epoch,
+            progress,
+        })
+    }
+
+    /// Puts a plan in place, unless the program has gone elsewhere meanwhile. `None`: it could not be made.
+    pub fn install(&mut self, plan: Option<(Plan, &Outlook)>) {
+        let births = self.planning.take().unwrap_or_default();
+        let (epoch, progress) = self.history.place();
+        let Some((plan, outlook)) = plan.filter(|(plan, outlook)| {
+            outlook.epoch == epoch && progress - outlook.progress < u64::from(plan.span)
+        }) else {
+            return;
+        };
+        self.made += 1;
+        let mut active = Active {
+            epoch,
+            start: outlook.progress,
+            leaving: 0,
+            coming: 0,
+            left: alloc::vec![false; plan.leaving.len()],
+            came: alloc::vec![false; plan.coming.len()],
+            births: 0,
+            slots: Vec::new(),
+            plan,
+        };
+        for number in 0..u32::try_from(active.plan.slots.len()).unwrap_or(u32::MAX) {
+            if let Some((block, serial)) = active.plan.slots.get(number as usize).and_then(|s| s.block) {
+                active.set_slot(block, serial, number);
+            }
+        }
+        for (progress, block, serial) in births {
+            active.bind(progress, block, serial);
+        }
+        self.active = Some(active);
+    }
+
+    /// Whether there is a plan.
+    #[must_use]
+    pub const fn is_planned(&self) -> bool {
+        self.active.is_some()
+    }
+
+    /// Plans made so far, and how many of them the program did not keep to.
+    #[must_use]
+    pub const fn plans(&self) -> (u64, u64) {
+        (self.made, self.broken)
+    }
+
+    /// The planned moves to the host that can be made now, in order. `here` tells how many pages of a block
+    /// are on the device.
+    pub fn leaving(&mut self, here: impl Fn(BlockId) -> u64) -> Vec<Out> {
+        let Some(active) = &mut self.active else {
+            return Vec::new();
+        };
+        let position = active.position(self.history.place().1);
+        let mut found = Vec::new();
+        let first = active.leaving;
+        for at in first..active.plan.leaving.len().min(first + LOOK) {
+            let (Some(&next), Some(done)) = (active.plan.leaving.get(at), active.left.get(at)) else {
+                break;
+            };
+            if next.after.is_some_and(|after| after >= position) {
+                break;
+            }
+            if !done {
+                match active.out(next, position, &self.history, &here) {
+                    Some(out) => found.push(out),
+                    None => {
+                        if let Some(done) = active.left.get_mut(at) {
+                            *done = true;
+                        }
+                    }
+                }
+            }
+            if active.leaving == at && active.left.get(at) == Some(&true) {
+                active.leaving += 1;
+            }
+        }
+        found
+    }
+
+    /// The planned moves to the device that there is room for in the plan now, in order. `lacks` tells how many
+    /// pages of a block are not on the device, and not on their way there.
+    pub fn coming(&mut self, lies: impl Fn(BlockId) -> (u64, u64)) -> Vec<In> {
+        let Some(active) = &mut self.active else {
+            return Vec::new();
+        };
+        let position = active.position(self.history.place().1);
+        let mut found = Vec::new();
+        let first = active.coming;
+        for at in first..active.plan.coming.len().min(first + LOOK) {
+            let (Some(&next), Some(done)) = (active.plan.coming.get(at), active.came.get(at)) else {
+                break;
+            };
+            if next.from > position {
+                continue;
+            }
+            if !done {
+                match active.come(next, position, &self.history) {
+                    // Pages that have not left yet are not to be fetched, but may be soon.
+                    Some(block) => {
+                        let (here, host) = lies(block);
+                        if host > 0 && here < next.have {
+                            found.push(In {
+                                block,
+                                have: next.have,
+                            });
+                        }
+                    }
+                    None => {
+                        if let Some(done) = active.came.get_mut(at) {
+                            *done = true;
+                        }
+                    }
+                }
+            }
+            if active.coming == at && active.came.get(at) == Some(&true) {
+                active.coming += 1;
+            }
+        }
+        found
+    }
+
+    /// How far away a block's next use is; `u64::MAX`: none is known of.
+    #[must_use]
+    pub fn next_use(&self, block: BlockId) -> u64 {
+        let Some(active) = &self.active else {
+            return u64::MAX;
+        };
+        let position = active.position(self.history.place().1);
+        let slot = active.slots.get(block.index()).copied().flatten();
+        slot.filter(|s| self.serial(block) == Some(s.0))
+            .and_then(|s| active.plan.next_use(s.1, position))
+            .map_or(u64::MAX, u64::from)
+    }
+
+    /// The history.
+    #[must_use]
+    pub const fn history(&self) -> &History {
+        &self.history
+    }
+
+    fn serial(&self, block: BlockId) -> Option<u64> {
+        Some(self.history.instance(self.history.instance_of(block)?)?.serial)
+    }
+}
+
+impl Active {
+    /// The operation of the plan that is expected next.
+    fn position(&self, progress: u64) -> u32 {
+        u32::try_from(progress - self.start).unwrap_or(u32::MAX)
+    }
+
+    /// A block was born with the operation after which the history's progress was this.
+    fn bind(&mut self, progress: u64, block: BlockId, serial: u64) {
+        let Some(step) = self.position(progress).checked_sub(1) else {
+            return;
+        };
+        while let Some(&(at, slot)) = self.plan.births.get(self.births).filter(|b| b.0 <= step) {
+            self.births += 1;
+            if at == step {
+                if let Some(place) = self.plan.slots.get_mut(slot as usize) {
+                    place.block = Some((block, serial));
+                }
+                self.set_slot(block, serial, slot);
+            }
+        }
+    }
+
+    fn set_slot(&mut self, block: BlockId, serial: u64, slot: u32) {
+        if block.index() >= self.slots.len() {
+            self.slots.resize(block.index() + 1, None);
+        }
+        if let Some(place) = self.slots.get_mut(block.index()) {
+            *place = Some((serial, slot));
+        }
+    }
+
+    /// The block of a slot, if it lives.
+    fn block(&self, slot: u32, history: &History) -> Option<BlockId> {
+        let (block, serial) = self.plan.slots.get(slot as usize)?.block?;
+        let same = match history.instance_of(block).and_then(|id| history.instance(id)) {
+            Some(instance) => instance.serial == serial,
+            // Older than the history.
+            None => serial == 0,
+        };
+        same.then_some(block)
+    }
+
+    /// `None`: it has left, or is better left where it is.
+    fn out(
+        &self,
+        next: Leaving,
+        position: u32,
+        history: &History,
+        here: impl Fn(BlockId) -> u64,
+    ) -> Option<Out> {
+        let block = self.block(next.slot, history)?;
+        if here(block) <= next.keep {
+            return None;
+        }
+        if let Some(used) = self.plan.next_use(next.slot, position) {
+            // Most of the time in which it was to be away has passed.
+            let away = used.saturating_sub(next.after.unwrap_or(0));
+            if used.saturating_sub(position) < away / 4 && next.due < position {
+                return None;
+            }
+        }
+        Some(Out {
+            block,
+            keep: next.keep,
+            overdue: next.due <= position,
+        })
+    }
+
+    /// `None`: its use has passed, or the block has gone.
+    fn come(&self, next: Coming, position: u32, history: &History) -> Option<BlockId> {
+        if next.need < position {
+            return None;
+        }
+        self.block(next.slot, history)
+    }
+}
+
+#[cfg(test)]
+#[path = "foresight_tests.rs"]
+mod tests;
