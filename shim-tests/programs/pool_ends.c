@@ -62,7 +62,7 @@ static volatile int holding, taken, given;
 int mprotect(void *at, size_t bytes, int protection) {
     char name[16] = "";
     pthread_getname_np(pthread_self(), name, sizeof name);
-    if (!strcmp(name, "vshare-mover")) {
+    if (!strcmp(name, "vshare-out")) {
         if (protection == PROT_NONE && !taken++) {
             holding = 1;
             while (!go_on)

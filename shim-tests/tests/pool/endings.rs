@@ -11,7 +11,7 @@ fn ends_afterwards(how: &str, held: &str) {
 
 #[test]
 fn a_context_does_not_end_while_the_mover_makes_it_its_own() {
-    ends_afterwards("moving", "cuCtxSetCurrent");
+    ends_afterwards("moving", "cuCtxPushCurrent");
 }
 
 /// Where the arena lay there may be memory of the program's a moment later.

@@ -10,11 +10,30 @@ use core::fmt;
 /// Which memory leaves the device, and whether memory is fetched ahead of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
+    /// Looks ahead: what the program is about to use is fetched before it asks, what it needs furthest in
+    /// the future leaves. As `Lru` as long as nothing can be foreseen.
+    Auto,
     /// What was used longest ago leaves; what a launch names is fetched before it.
     Lru,
     /// What migrated longest ago leaves; launches fault their data in. The driver's own behaviour
     /// under the same budget, to compare with.
     Demand,
+}
+
+/// The policies' names.
+pub const POLICIES: &[(&str, Policy)] = &[
+    ("auto", Policy::Auto),
+    ("lru", Policy::Lru),
+    ("demand", Policy::Demand),
+];
+
+impl Policy {
+    /// As `VSHARE_POLICY` has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = POLICIES.iter().find(|p| p.1 == self);
+        found.map_or("", |p| p.0)
+    }
 }
 
 /// What `cuMemFree` waits for.
@@ -54,7 +73,7 @@ impl Default for Config {
             disabled: false,
             budget: None,
             limit: None,
-            policy: Policy::Lru,
+            policy: Policy::Auto,
             free_wait: FreeWait::Auto,
             telemetry: true,
             run: 0,
@@ -116,9 +135,9 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "VSHARE_POLICY",
-        default: "lru",
+        default: "auto",
         read: |config, text| {
-            config.policy = choice(text, &[("lru", Policy::Lru), ("demand", Policy::Demand)])?;
+            config.policy = choice(text, POLICIES)?;
             Ok(())
         },
     },

@@ -9,6 +9,9 @@
 //! owns are dropped, and only when all work that was submitted before they were freed has ended.
 
 mod foreseen;
+mod words;
+
+pub use words::{Fetch, Holder, Leave};
 
 use crate::block::{BlockId, Run};
 use crate::queue::Queue;
@@ -53,51 +56,6 @@ struct Block {
     pins: u32,
 }
 
-/// Pages to bring to the device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fetch {
-    /// Runs with data in host memory.
-    pub promote: Vec<Run>,
-    /// Runs without any.
-    pub populate: Vec<Run>,
-    /// Pages that found no room within the budget.
-    pub short: u64,
-    /// Pages that are on their way already, in or out.
-    pub moving: u64,
-}
-
-impl Fetch {
-    /// Whether nothing need be done.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.promote.is_empty() && self.populate.is_empty() && self.short == 0 && self.moving == 0
-    }
-}
-
-/// How to make room.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Leave {
-    /// Drop these pages: nobody will read them.
-    Drop(Vec<Run>),
-    /// Copy these pages to the host.
-    Evict(Vec<Run>),
-    /// The next in line is in use until the work up to this tick has ended.
-    Wait(u64),
-    /// Nothing may leave.
-    Nothing,
-}
-
-/// What holds room that is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// Pages that are moving, and will have moved soon.
-    Moves,
-    /// Other work that is being prepared.
-    Others,
-    /// The work that wants it.
-    Itself,
-}
-
 /// Residency of one context's pages, against a budget.
 #[derive(Debug)]
 pub struct Residency {
@@ -114,6 +72,8 @@ pub struct Residency {
     missing: u64,
     /// Pages in host memory that belong to a block.
     host: u64,
+    /// Pages on their way to the host, or being dropped.
+    leaving: u64,
     /// Pages on the device that no block owns.
     dead: Ranges,
     /// Work up to this tick was not looked at: it may use any block.
@@ -133,6 +93,7 @@ impl Residency {
             resident: 0,
             missing: 0,
             host: 0,
+            leaving: 0,
             dead: Ranges::new(),
             unwatched: 0,
         }
@@ -459,6 +420,9 @@ impl Residency {
             p.moving = false;
             if ok {
                 p.place = if dropped { Place::Void } else { Place::Host };
+            }
+            self.leaving -= 1;
+            if ok {
                 self.resident -= 1;
                 self.host += u64::from(!dropped && owner(page).is_some());
             } else {
@@ -535,6 +499,7 @@ impl Residency {
     fn mark_leaving(&mut self, runs: &[Run]) {
         for run in runs {
             self.dead.remove(run.first, run.pages);
+            self.leaving += run.pages;
             for page in run.numbers() {
                 if let Some(p) = self.page_mut(page) {
                     p.moving = true;
@@ -563,6 +528,7 @@ impl Residency {
             }
         }
         self.missing += count;
+        self.leaving += count;
         let mut empty = false;
         if let Some(block) = self.blocks.get_mut(id.index()) {
             block.here -= count;

@@ -1,8 +1,9 @@
 //! The arenas: one for each context that has taken memory.
 
+use crate::clock::Deadline;
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUstream};
 use crate::process::{self, Sums};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
 use vshare_core::block::{BlockId, Slot};
 use vshare_core::units::PAGE;
@@ -53,6 +54,15 @@ pub(crate) struct Owned {
     pub(crate) wanted: u64,
     /// Whether at the last try nothing could leave.
     pub(crate) stuck: bool,
+    /// Until when work is waited for whose end cannot be known.
+    pub(crate) patience: Option<Deadline>,
+    /// Moves to the device that failed.
+    pub(crate) failures: u64,
+    /// Whether pages could not leave since the mover last looked.
+    pub(crate) cannot_leave: bool,
+    /// The program's last operation that the mover has seen, and when it saw it: nanoseconds.
+    pub(crate) place: Option<u64>,
+    pub(crate) placed: u64,
     /// Closed generations of freed memory, and the tick each waits for.
     pub(crate) fences: Vec<(Slot, u64)>,
 }
@@ -69,6 +79,15 @@ impl Owned {
         }
         closed
     }
+}
+
+/// What a piece of work names in one arena.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) context: CUcontext,
+    pub(crate) blocks: Vec<BlockId>,
+    /// How many of the blocks are named for sure; the others may be leftovers in a table.
+    pub(crate) certain: usize,
 }
 
 /// Lowest and highest address of any extent, for a first guess without the lock.
@@ -91,6 +110,19 @@ pub(crate) fn any() -> bool {
 /// Whether anything that a launch may name is not on the device.
 pub(crate) fn any_missing() -> bool {
     MISSING.load(Ordering::Relaxed) != 0
+}
+
+/// Whether work is looked at: from the moment something is missing until nothing has been for long, so that what
+/// is to come can be foreseen from an unbroken history.
+static WATCHING: AtomicBool = AtomicBool::new(false);
+
+/// Pieces of work for which nothing was missing, one after the other.
+static QUIET: AtomicU64 = AtomicU64::new(0);
+const LONG: u64 = 20_000;
+
+/// See [`WATCHING`].
+pub(crate) fn are_watched() -> bool {
+    WATCHING.load(Ordering::Relaxed)
 }
 
 /// Closed generations of freed memory that wait for work.
@@ -138,6 +170,13 @@ impl Arenas {
     pub(crate) fn add(&mut self, owned: Owned) {
         self.owned.push(owned);
         self.share();
+        if are_watched() {
+            let tick = process::now();
+            if let Some(owned) = self.owned.last_mut() {
+                owned.arena.set_unwatched(tick);
+                owned.arena.watch(true);
+            }
+        }
     }
 
     /// Forgets a context's arena, memory and all.
@@ -214,16 +253,30 @@ impl Arenas {
             };
         }
         self.peak_resident = self.peak_resident.max(resident);
-        let before = MISSING.swap(missing, Ordering::Relaxed);
-        if before == 0 && missing != 0 {
+        MISSING.store(missing, Ordering::Relaxed);
+        if missing != 0 && !WATCHING.swap(true, Ordering::Relaxed) {
             // Until now nobody looked at what work names.
             let tick = process::now();
             for owned in &mut self.owned {
                 owned.arena.set_unwatched(tick);
+                owned.arena.watch(true);
             }
         }
         let fences = self.owned.iter().map(|o| o.fences.len()).sum();
         FENCES.store(fences, Ordering::Relaxed);
+    }
+
+    /// Work is looked at. If nothing has been missing for long, this ends.
+    pub(crate) fn note_watched(&mut self) {
+        if any_missing() {
+            QUIET.store(0, Ordering::Relaxed);
+        } else if QUIET.fetch_add(1, Ordering::Relaxed) > LONG {
+            QUIET.store(0, Ordering::Relaxed);
+            WATCHING.store(false, Ordering::Relaxed);
+            for owned in &mut self.owned {
+                owned.arena.watch(false);
+            }
+        }
     }
 
     /// Tells those who hold no lock where arenas are. After an extent comes or goes.
@@ -236,22 +289,35 @@ impl Arenas {
         HIGH.store(bounds.1, Ordering::Relaxed);
     }
 
-    /// The blocks behind `addresses`, each once, with their context. Addresses outside all arenas,
-    /// and in memory that is free, name nothing.
-    pub(crate) fn blocks(&mut self, addresses: &[u64]) -> Vec<(CUcontext, Vec<BlockId>)> {
+    /// The blocks behind `addresses`, each once and in their order, with their context. Addresses outside all
+    /// arenas, and in memory that is free, name nothing. Those from `sure` on are only leftovers, perhaps.
+    pub(crate) fn blocks(&mut self, addresses: &[u64], sure: usize) -> Vec<Named> {
         let mut found = Vec::new();
         for owned in &mut self.owned {
             if owned.kind == Kind::Device {
                 continue;
             }
-            let mut blocks: Vec<BlockId> = addresses
-                .iter()
-                .filter_map(|&a| owned.arena.pool().block_at(a))
-                .collect();
-            blocks.sort_unstable();
-            blocks.dedup();
+            let mut blocks = Vec::new();
+            let mut certain = 0;
+            for (i, &address) in addresses.iter().enumerate() {
+                if i == sure {
+                    certain = blocks.len();
+                }
+                if let Some(block) = owned.arena.pool().block_at(address)
+                    && !blocks.contains(&block)
+                {
+                    blocks.push(block);
+                }
+            }
+            if sure >= addresses.len() {
+                certain = blocks.len();
+            }
             if !blocks.is_empty() {
-                found.push((owned.context, blocks));
+                found.push(Named {
+                    context: owned.context,
+                    blocks,
+                    certain,
+                });
             }
         }
         found

@@ -82,7 +82,6 @@ fn check(result: CUresult) -> Answer<()> {
 
 calls! {
     ctx_get_current = c"cuCtxGetCurrent" (context: *mut CUcontext);
-    ctx_set_current = c"cuCtxSetCurrent" (context: CUcontext);
     ctx_push = c"cuCtxPushCurrent_v2" (context: CUcontext);
     ctx_pop = c"cuCtxPopCurrent_v2" (context: *mut CUcontext);
     ctx_get_device = c"cuCtxGetDevice" (device: *mut CUdevice);
@@ -122,11 +121,6 @@ pub(crate) fn current_context() -> Option<CUcontext> {
     let mut context = CUcontext::NULL;
     ctx_get_current(&raw mut context).ok()?;
     (context != CUcontext::NULL).then_some(context)
-}
-
-/// Makes a context this thread's own for good. For threads of ours.
-pub(crate) fn set_context(context: CUcontext) -> Answer<()> {
-    ctx_set_current(context)
 }
 
 /// Runs `f` with `context` current.
@@ -387,12 +381,13 @@ pub(crate) fn stream_context(stream: CUstream) -> Option<CUcontext> {
 }
 
 /// Whether the work before an event has ended. A context whose work failed has no more work; but an
-/// event that may not be asked, or has been captured, tells nothing.
+/// event that may not be asked (by a thread without a context, or because it has been captured) tells nothing.
 pub(crate) fn has_passed(event: CUevent) -> bool {
     match event_query(event) {
         Ok(()) => true,
         Err(
             CUresult::NOT_READY
+            | CUresult::INVALID_CONTEXT
             | CUresult::INVALID_VALUE
             | CUresult::INVALID_HANDLE
             | CUresult::NOT_FOUND

@@ -1,6 +1,6 @@
 //! Before and after work that names memory: what it needs is on the device when it starts.
 
-use crate::arenas;
+use crate::arenas::Named;
 use crate::clock::{self, Deadline, wait_until};
 use crate::cuda::CUcontext;
 use crate::mover::{self, Room};
@@ -27,34 +27,66 @@ const STUCK_MS: u64 = 10;
 /// Blocks that a piece of work uses, kept where they are until it has been submitted.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    named: Vec<(CUcontext, Vec<BlockId>)>,
+    named: Vec<Named>,
     bytes: u64,
 }
 
-/// Brings in what lies behind `addresses`, for work that takes `tick` in the stream `key`.
-pub(crate) fn before(addresses: &[u64], key: Key, tick: u64) -> Prepared {
+/// What a piece of work names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    pub(crate) addresses: &'a [u64],
+    /// How many of the addresses it names for sure; the rest may be leftovers.
+    pub(crate) sure: usize,
+    /// What is done: see [`crate::touches::Touches::signature`].
+    pub(crate) signature: u64,
+}
+
+/// Brings in what work names that takes `tick` in the stream `key`.
+pub(crate) fn before(names: &Names<'_>, key: Key, tick: u64) -> Prepared {
     let mut guard = process::state();
-    let named = guard.arenas.blocks(addresses);
+    let state = &mut *guard;
+    state.arenas.note_watched();
+    let named = state.arenas.blocks(names.addresses, names.sure);
     let mut bytes = 0;
-    for (context, blocks) in &named {
-        if let Some(owned) = guard.arenas.of(*context) {
-            owned.arena.prepare(blocks, tick);
-            let pool = owned.arena.pool();
-            bytes += blocks
-                .iter()
-                .filter_map(|&b| pool.run_of(b))
-                .map(|run| run.pages * PAGE)
-                .sum::<u64>();
+    let mut wakes = false;
+    let mut lacking = Vec::new();
+    for Named {
+        context,
+        blocks,
+        certain,
+    } in &named
+    {
+        let awaited = state.streams.awaited(key, *context);
+        let Some(owned) = state.arenas.of(*context) else {
+            continue;
+        };
+        owned.arena.prepare(blocks, tick);
+        let (sure, maybe) = blocks.split_at_checked(*certain).unwrap_or((blocks, &[]));
+        owned.arena.note_work(names.signature, sure, maybe);
+        wakes |= owned.arena.acts_ahead() || mover::is_needed(owned);
+        let residency = owned.arena.residency();
+        bytes += blocks.iter().map(|&b| residency.pages_of(b) * PAGE).sum::<u64>();
+        if awaited < owned.begun || blocks.iter().any(|&b| !residency.is_here(b)) {
+            lacking.push(*context);
         }
     }
     drop(guard);
     // From here on the blocks are let go of whatever happens.
     let prepared = Prepared { named, bytes };
-    for (context, blocks) in &prepared.named {
+    for Named {
+        context, blocks, ..
+    } in &prepared.named
+    {
+        if !lacking.contains(context) {
+            continue;
+        }
         match process::config().policy {
-            Policy::Lru => fetch(*context, blocks, key),
+            Policy::Auto | Policy::Lru => fetch(*context, blocks, key),
             Policy::Demand => make_room(*context, blocks, key),
         }
+    }
+    if wakes {
+        mover::nudge();
     }
     prepared
 }
@@ -71,7 +103,10 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         let tick = process::tick();
         let mut state = process::state();
-        for (context, blocks) in &self.named {
+        for Named {
+            context, blocks, ..
+        } in &self.named
+        {
             if let Some(owned) = state.arenas.of(*context) {
                 owned.arena.submitted(blocks, tick);
             }
@@ -95,7 +130,7 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
             break;
         };
         let nothing = fetch.populate.is_empty() && fetch.promote.is_empty();
-        if !nothing && !road::bring(context, &fetch) {
+        if !nothing && !mover::bring(context, &fetch) {
             fault_in(context, blocks);
             break;
         }
@@ -248,9 +283,4 @@ impl Stall {
             device: 0,
         });
     }
-}
-
-/// Whether work needs care now: something that it may name is not on the device.
-pub(crate) fn is_needed() -> bool {
-    arenas::any_missing()
 }

@@ -27,6 +27,7 @@ compile_error!("vshare-preload works on 64-bit Linux with glibc only");
 mod arenas;
 mod captures;
 mod clock;
+mod crew;
 mod cuda;
 mod driver;
 mod elf;

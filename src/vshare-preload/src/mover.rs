@@ -1,21 +1,26 @@
-//! The thread that makes room: it lets pages leave until what is wanted fits.
+//! The thread that decides what moves next: it lets pages leave until what is wanted fits, and has come what is
+//! foreseen.
 //!
-//! Started when something must leave for the first time, which is after CUDA is in use. One thread
-//! for all arenas: through libcuda more threads move no faster.
+//! Started when something must leave for the first time, which is after CUDA is in use. One thread for all
+//! arenas: it only decides, a crew moves.
 
-use crate::clock::{Deadline, wait_until};
+use crate::arenas::Owned;
+use crate::clock::{self, Deadline, wait_until};
+use crate::crew::{self, Job};
 use crate::cuda::CUcontext;
+use crate::lock::Lock;
 use crate::visits::Visit;
 use crate::{driver, guard, memory, os, process, report, road, streams};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
+use vshare_core::block::Run;
 use vshare_core::config::Policy;
-use vshare_core::residency::Leave;
+use vshare_core::residency::{Fetch, Leave};
 use vshare_core::units::PAGE;
 
-/// Room kept free ahead of need, so that a launch seldom waits: bytes.
+/// Room kept free ahead of need, so that a launch seldom waits: bytes. Where moves are planned, none is.
 const AHEAD: u64 = 256 << 20;
 
 /// How long a block whose end of use cannot be known (work without a mark) is waited for.
@@ -25,16 +30,24 @@ const PATIENCE_MS: u64 = 200;
 const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_micros(320);
 
+/// Between two looks at where the program is, while it does what is planned for.
+const PLANNED_PAUSE: Duration = Duration::from_micros(50);
+
+/// For so long a program has submitted nothing when it counts as waiting.
+const RESTS_NS: u64 = 200_000;
+
+/// For so long after its last work a program is looked at.
+const RECENTLY_NS: u64 = 5_000_000;
+
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
-/// Changes whenever pages have left, or cannot.
+/// Whether the thread sleeps until somebody wakes it.
+static ASLEEP: AtomicBool = AtomicBool::new(false);
+
+/// Changes whenever pages have come or gone, or cannot.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
 
-static STOPPING: AtomicBool = AtomicBool::new(false);
 static WORKING: AtomicBool = AtomicBool::new(false);
-
-/// Whether this process is a forked child, which has no such thread.
-static FORGOTTEN: AtomicBool = AtomicBool::new(false);
 
 /// What became of asking for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +91,12 @@ pub(crate) fn wait_for_room(context: CUcontext, pages: u64, seen: u64, deadline:
 
 /// Has room made ahead of need, while the work just prepared is submitted and runs.
 pub(crate) fn ask_ahead(context: CUcontext) {
-    if need(context) > 0 {
+    let needs = {
+        let mut state = process::state();
+        state.arenas.keep_to_device(context);
+        state.arenas.of(context).is_some_and(|owned| is_needed(owned))
+    };
+    if needs {
         wake();
     }
 }
@@ -95,10 +113,43 @@ pub(crate) fn ask_others(context: CUcontext) {
     }
 }
 
+/// Whether pages must leave that are not on their way.
+pub(crate) fn is_needed(owned: &Owned) -> bool {
+    Need::of(owned).more > 0
+}
+
+/// There may be something to do ahead of need.
+pub(crate) fn nudge() {
+    if ASLEEP.load(Ordering::SeqCst) {
+        wake();
+    }
+}
+
+/// Brings in what was planned, together with the crew. What cannot be brought stays where it is, for the work
+/// to fault in: then the answer is `false`.
+pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
+    let threads = road::threads(context);
+    if threads < 2 || !crew::IN.start(threads) {
+        return road::bring(context, fetch);
+    }
+    let failures = || process::state().arenas.of(context).map_or(u64::MAX, |o| o.failures);
+    let before = failures();
+    let jobs = |runs: &[Run], with_data| {
+        let pieces = runs.iter().copied().flat_map(road::pieces);
+        pieces.map(move |run| Job::In(context, run, with_data)).collect::<Vec<_>>()
+    };
+    let mut all = jobs(&fetch.populate, false);
+    all.append(&mut jobs(&fetch.promote, true));
+    crew::IN.push(all, true);
+    // Those that are under way are waited for like any other move.
+    while crew::IN.help() {}
+    failures() == before
+}
+
 /// Wakes the thread, or starts it. Returns whether there is one.
-fn wake() -> bool {
+pub(crate) fn wake() -> bool {
     // A thread that has stopped answers nobody.
-    if FORGOTTEN.load(Ordering::Relaxed) || STOPPING.load(Ordering::SeqCst) {
+    if crew::is_over() {
         return false;
     }
     match THREAD.get_or_init(start) {
@@ -110,11 +161,6 @@ fn wake() -> bool {
     }
 }
 
-/// In a forked child.
-pub(crate) fn forget() {
-    FORGOTTEN.store(true, Ordering::Relaxed);
-}
-
 fn start() -> Option<Thread> {
     let started = os::spawn_without_signals("vshare-mover", || guard::as_inside(work)).ok()?;
     os::at_exit(stop);
@@ -123,20 +169,27 @@ fn start() -> Option<Thread> {
 
 /// The process ends: no move may be under way when the driver is torn down.
 extern "C" fn stop() {
-    STOPPING.store(true, Ordering::SeqCst);
-    // A forked child has no such thread to wait for.
-    if FORGOTTEN.load(Ordering::Relaxed) {
-        return;
-    }
+    crew::stop();
     wait_until(Deadline::after_ms(2000), || !WORKING.load(Ordering::SeqCst));
+}
+
+/// When to look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    /// When somebody asks.
+    Asked,
+    /// In a moment: the program goes on as planned.
+    Planned,
+    /// Soon: work is waited for.
+    Soon,
 }
 
 fn work() {
     driver::leave_captures();
+    let mut pause = SHORTEST_PAUSE;
     loop {
-        std::thread::park();
         WORKING.store(true, Ordering::SeqCst);
-        if STOPPING.load(Ordering::SeqCst) {
+        if crew::is_over() {
             WORKING.store(false, Ordering::SeqCst);
             return;
         }
@@ -144,143 +197,260 @@ fn work() {
             let state = process::state();
             state.arenas.iter().map(|o| o.context).collect()
         };
+        let before = progress();
+        let mut next = Next::Asked;
         for context in contexts {
-            // A defect here must not end the program's process, nor leave memory protected.
-            let served = std::panic::catch_unwind(|| serve(context));
-            if served.is_err() {
+            // A defect here must not end the program's process, nor leave anybody waiting.
+            next = next.max(std::panic::catch_unwind(|| serve(context)).unwrap_or_else(|_| {
                 report::add(report::PANICS, 1);
-                if let Some(_visit) = Visit::begin(context) {
-                    protect(context, false);
-                }
                 answer(context, true);
-            }
+                Next::Asked
+            }));
         }
         WORKING.store(false, Ordering::SeqCst);
+        if progress() != before {
+            pause = SHORTEST_PAUSE;
+        }
+        match next {
+            Next::Soon => {
+                std::thread::park_timeout(pause);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Next::Planned => std::thread::park_timeout(PLANNED_PAUSE),
+            Next::Asked => {
+                ASLEEP.store(true, Ordering::SeqCst);
+                std::thread::park();
+                ASLEEP.store(false, Ordering::SeqCst);
+            }
+        }
     }
 }
 
-/// Lets pages of one arena leave until nothing more is wanted, or nothing can. The context cannot end
-/// meanwhile.
-fn serve(context: CUcontext) {
-    if need(context) == 0 {
-        answer(context, false);
-        return;
-    }
+/// Lets pages of one arena leave and come, as far as the crews are free. The context cannot end meanwhile.
+fn serve(context: CUcontext) -> Next {
     let Some(_visit) = Visit::begin(context) else {
         answer(context, true);
-        return;
+        return Next::Asked;
     };
-    if driver::set_context(context).is_err() {
+    let threads = road::threads(context);
+    if !crew::OUT.start(threads) {
         answer(context, true);
-        return;
+        return Next::Asked;
     }
-    make_room(context);
-    memory::settle();
+    let served = driver::in_context(context, || {
+        let next = let_leave(context).max(let_come(context, threads));
+        let next = next.max(look_ahead(context));
+        memory::settle();
+        Ok(next)
+    });
     report::gauges();
+    served.unwrap_or_else(|_| {
+        answer(context, true);
+        Next::Asked
+    })
 }
 
-fn make_room(context: CUcontext) {
-    let mut protected = false;
-    let mut patience: Option<Deadline> = None;
-    let mut pause = SHORTEST_PAUSE;
+fn let_leave(context: CUcontext) -> Next {
     loop {
-        let need = need(context);
-        if need == 0 || STOPPING.load(Ordering::SeqCst) {
+        let Some(need) = need(context) else {
             answer(context, false);
-            break;
+            return Next::Asked;
+        };
+        if need.now == 0 {
+            answer(context, false);
         }
-        let hurried = patience.is_some_and(Deadline::has_passed);
-        match plan(context, need, hurried) {
-            Leave::Drop(runs) => road::drop_pages(context, &runs),
+        if crew::OUT.capacity() == 0 {
+            // Whoever has done a job wakes this thread.
+            return Next::Asked;
+        }
+        if take_failure(context) {
+            // The same pages again, and again: whoever waits does without.
+            answer(context, true);
+            return Next::Asked;
+        }
+        let hurried = is_hurried(context);
+        match plan(context, need.more, hurried) {
+            Leave::Drop(runs) => {
+                if !road::drop_pages(context, &runs) {
+                    // Copied out instead, next time.
+                    continue;
+                }
+            }
             Leave::Evict(runs) => {
-                protected = protected || protect(context, true);
-                road::evict(context, &runs);
+                let pieces = runs.into_iter().flat_map(road::pieces);
+                crew::OUT.push(pieces.map(|run| Job::Out(context, run)).collect(), false);
             }
-            Leave::Wait(tick) => {
-                // Unprotected meanwhile: what the program's work faults in is served faster so.
-                if protected {
-                    protect(context, false);
-                    protected = false;
-                }
-                // Before anything else: while two arenas are waited for, this may be the only look.
-                streams::poll();
-                if !streams::lacks_marks(tick) {
-                    patience = None;
-                } else if !is_waited_for(context) {
-                    // Room ahead of need is not worth a page that is in use.
-                    break;
-                } else if patience.is_none() {
-                    patience = Some(Deadline::after_ms(PATIENCE_MS));
-                }
-                // Whoever waits here asks again, and room ahead of need is asked for by the next work.
-                if patience.is_none() && is_wanted_elsewhere(context) {
-                    break;
-                }
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                continue;
-            }
+            Leave::Wait(tick) => return wait(context, tick),
             Leave::Nothing => {
-                answer(context, true);
-                break;
+                if need.more > 0 && crew::OUT.is_idle() {
+                    answer(context, true);
+                }
+                return Next::Asked;
             }
         }
-        patience = None;
-        pause = SHORTEST_PAUSE;
         if let Some(owned) = process::state().arenas.of(context) {
+            owned.patience = None;
             owned.stuck = false;
         }
         moved();
     }
-    if protected {
-        protect(context, false);
+}
+
+/// The next to leave is in use until the work up to `tick` has ended.
+fn wait(context: CUcontext, tick: u64) -> Next {
+    // Before anything else: while two arenas are waited for, this may be the only look.
+    streams::poll();
+    let lacks_marks = streams::lacks_marks(tick);
+    let mut state = process::state();
+    let Some(owned) = state.arenas.of(context) else {
+        return Next::Asked;
+    };
+    if !lacks_marks {
+        owned.patience = None;
+        return Next::Soon;
     }
+    if owned.wanted == 0 && owned.arena.is_planned() {
+        let rests = clock::nanoseconds() - owned.placed > RESTS_NS;
+        drop(state);
+        if rests {
+            // It may be waiting for its last work, behind which it has set no mark.
+            streams::mark_others(None);
+        }
+        return Next::Planned;
+    }
+    if owned.wanted == 0 {
+        // Room ahead of need is not worth a page that is in use.
+        return Next::Asked;
+    }
+    if owned.patience.is_none() {
+        owned.patience = Some(Deadline::after_ms(PATIENCE_MS));
+    }
+    Next::Soon
+}
+
+/// Whether pages could not leave since this was last asked.
+fn take_failure(context: CUcontext) -> bool {
+    let mut state = process::state();
+    let owned = state.arenas.of(context);
+    owned.is_some_and(|o| std::mem::take(&mut o.cannot_leave))
+}
+
+fn is_hurried(context: CUcontext) -> bool {
+    let mut state = process::state();
+    let patience = state.arenas.of(context).and_then(|o| o.patience);
+    patience.is_some_and(Deadline::has_passed)
+}
+
+/// Has come what is foreseen, as far as there is room.
+fn let_come(context: CUcontext, threads: usize) -> Next {
+    loop {
+        let fetch = {
+            let mut state = process::state();
+            state.arenas.keep_to_device(context);
+            let Some(owned) = state.arenas.of(context) else {
+                return Next::Asked;
+            };
+            if owned.wanted > 0 || !owned.arena.is_planned() {
+                return Next::Asked;
+            }
+            if !crew::IN.start(threads) || crew::IN.capacity() == 0 {
+                return Next::Asked;
+            }
+            let fetch = owned.arena.next_in(road::PIECE);
+            state.arenas.publish();
+            fetch
+        };
+        if fetch.promote.is_empty() {
+            return Next::Asked;
+        }
+        let jobs = fetch.promote.iter().map(|&run| Job::In(context, run, true));
+        crew::IN.push(jobs.collect(), false);
+    }
+}
+
+/// Has a plan made if there should be one, and says how soon to look where the program is.
+fn look_ahead(context: CUcontext) -> Next {
+    let mut state = process::state();
+    let Some(owned) = state.arenas.of(context) else {
+        return Next::Asked;
+    };
+    if !owned.arena.acts_ahead() {
+        return Next::Asked;
+    }
+    let now = clock::nanoseconds();
+    let place = owned.arena.foresight().map(|f| f.history().last());
+    if place != owned.place {
+        (owned.place, owned.placed) = (place, now);
+    }
+    let next = if now - owned.placed < RECENTLY_NS {
+        Next::Planned
+    } else {
+        Next::Asked
+    };
+    if let Some(outlook) = owned.arena.begin_plan() {
+        drop(state);
+        if crew::PLAN.start(1) {
+            crew::PLAN.push(vec![Job::Plan(context, Box::new(outlook))], false);
+        } else if let Some(owned) = process::state().arenas.of(context) {
+            owned.arena.install(None);
+        }
+    }
+    next
 }
 
 /// Tells whoever waits for room in an arena that there is what there can be.
 fn answer(context: CUcontext, stuck: bool) {
-    if let Some(owned) = process::state().arenas.of(context) {
-        owned.wanted = 0;
-        owned.stuck = stuck;
-    }
+    let mut state = process::state();
+    let Some(owned) = state.arenas.of(context).filter(|o| o.wanted > 0) else {
+        return;
+    };
+    owned.wanted = 0;
+    owned.stuck = stuck;
+    owned.patience = None;
+    drop(state);
     moved();
-}
-
-/// Whether somebody waits for room in another arena.
-fn is_wanted_elsewhere(context: CUcontext) -> bool {
-    process::state()
-        .arenas
-        .iter()
-        .any(|o| o.context != context && o.wanted > 0)
-}
-
-/// Whether somebody waits for room in an arena.
-fn is_waited_for(context: CUcontext) -> bool {
-    process::state()
-        .arenas
-        .of(context)
-        .is_some_and(|o| o.wanted > 0)
 }
 
 /// Pages that must leave: what is above the budget, what somebody waits for, and what is to be free
 /// ahead of need.
-fn need(context: CUcontext) -> u64 {
+#[derive(Clone, Copy, Debug)]
+struct Need {
+    /// Not free yet.
+    now: u64,
+    /// Not on their way, either.
+    more: u64,
+}
+
+impl Need {
+    fn of(owned: &Owned) -> Self {
+        let residency = owned.arena.residency();
+        let over = residency.resident().saturating_sub(residency.budget());
+        let keeps_room = match process::config().policy {
+            Policy::Auto => !owned.arena.is_planned(),
+            Policy::Lru => true,
+            Policy::Demand => false,
+        };
+        let ahead = if residency.missing() > 0 && keeps_room {
+            (AHEAD / PAGE).min(residency.budget() / 8)
+        } else {
+            0
+        };
+        let now = over + owned.wanted.max(ahead).saturating_sub(residency.room());
+        Self {
+            now,
+            more: now.saturating_sub(residency.leaving()),
+        }
+    }
+}
+
+/// `None`: the context is about to end, or has.
+fn need(context: CUcontext) -> Option<Need> {
     let mut guard = process::state();
     let state = &mut *guard;
     state.arenas.keep_to_device(context);
     let owned = state.arenas.of(context);
-    let Some(owned) = owned.filter(|_| !state.visits.is_ending(context)) else {
-        return 0;
-    };
-    let residency = owned.arena.residency();
-    let over = residency.resident().saturating_sub(residency.budget());
-    let ahead = if residency.missing() > 0 && process::config().policy == Policy::Lru {
-        (AHEAD / PAGE).min(residency.budget() / 8)
-    } else {
-        0
-    };
-    let wanted = owned.wanted.max(ahead);
-    over + wanted.saturating_sub(residency.room())
+    let owned = owned.filter(|_| !state.visits.is_ending(context))?;
+    Some(Need::of(owned))
 }
 
 fn plan(context: CUcontext, need: u64, hurried: bool) -> Leave {
@@ -297,22 +467,57 @@ fn plan(context: CUcontext, need: u64, hurried: bool) -> Leave {
     } else {
         // The driver's own policy copies dead memory out like any other.
         let can_drop = owned.can_drop && process::config().policy != Policy::Demand;
-        owned
-            .arena
-            .leave(need, road::PIECE, can_drop, |tick| streams.have_ended(tick))
+        let ended = |tick| streams.have_ended(tick);
+        owned.arena.next_out(need, road::PIECE, can_drop, ended)
     };
     state.arenas.publish();
     leave
 }
 
-fn protect(context: CUcontext, protected: bool) -> bool {
+/// Arenas whose mapping is protected, and by how many.
+static PROTECTED: Lock<Vec<(CUcontext, usize)>> = Lock::new(Vec::new());
+
+/// Keeps an arena's mapping for the host protected while it lives, as long as pages are copied out.
+#[derive(Debug)]
+pub(crate) struct Protected(CUcontext);
+
+impl Protected {
+    pub(crate) fn new(context: CUcontext) -> Self {
+        let mut list = PROTECTED.lock();
+        match list.iter_mut().find(|p| p.0 == context) {
+            Some(found) => found.1 += 1,
+            None => {
+                list.push((context, 1));
+                protect(context, true);
+            }
+        }
+        Self(context)
+    }
+}
+
+impl Drop for Protected {
+    fn drop(&mut self) {
+        let mut list = PROTECTED.lock();
+        let Some(at) = list.iter().position(|p| p.0 == self.0) else {
+            return;
+        };
+        if let Some(found) = list.get_mut(at) {
+            found.1 -= 1;
+            if found.1 == 0 {
+                list.swap_remove(at);
+                protect(self.0, false);
+            }
+        }
+    }
+}
+
+fn protect(context: CUcontext, protected: bool) {
     let extents: Vec<_> = {
         let mut state = process::state();
         match state.arenas.of(context) {
             Some(owned) => owned.arena.pool().extents().collect(),
-            None => return false,
+            None => return,
         }
     };
     os::protect(&extents, protected);
-    true
 }

@@ -11,7 +11,7 @@
 use crate::arenas::Arenas;
 use crate::host_ranges::HostRanges;
 use crate::lock::{Held, Lock};
-use crate::mover;
+use crate::crew;
 use crate::notice;
 use crate::report;
 use crate::streams::Streams;
@@ -124,7 +124,7 @@ pub(crate) fn loaded() {
 fn become_child() {
     report::disown();
     if USED.load(Ordering::Relaxed) {
-        mover::forget();
+        crew::forget();
         turn_off();
     }
 }

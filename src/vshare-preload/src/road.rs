@@ -31,7 +31,6 @@ struct Way {
 /// Moves in an arena: while it lives, its context does not end.
 #[derive(Debug)]
 struct Busy {
-    context: CUcontext,
     way: Way,
     _visit: Visit,
 }
@@ -49,7 +48,6 @@ impl Busy {
             outward: owned.outward,
         };
         Some(Self {
-            context,
             way,
             _visit: visit,
         })
@@ -115,69 +113,70 @@ pub(crate) fn wait(context: CUcontext) {
     _ = driver::noted("cuStreamSynchronize", 0, waited);
 }
 
+/// How many threads move pages of an arena in one direction.
+pub(crate) fn threads(_context: CUcontext) -> usize {
+    1
+}
+
 /// Brings in what was planned. What cannot be brought stays where it is, for the work to fault in:
 /// then the answer is `false`.
 pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
-    let Some(busy) = Busy::new(context) else {
-        give_up(context, fetch);
-        return false;
+    let runs = |runs: &[Run], with_data| {
+        let pieces = runs.iter().copied().flat_map(pieces);
+        pieces.fold(true, |all, run| bring_run(context, run, with_data) && all)
     };
-    driver::outside_captures(|| {
-        let mut all = true;
-        for &run in &fetch.populate {
-            all &= bring_run(&busy, run, false);
-        }
-        for &run in &fetch.promote {
-            all &= bring_run(&busy, run, true);
-        }
-        all
-    })
+    let populated = runs(&fetch.populate, false);
+    runs(&fetch.promote, true) && populated
 }
 
-fn bring_run(busy: &Busy, run: Run, with_data: bool) -> bool {
-    let Busy { context, way, .. } = *busy;
-    let mut all = true;
-    for piece in pieces(run) {
-        if way.kind == Kind::Device {
-            arrived(context, piece, true);
-            continue;
-        }
-        let Some((address, bytes)) = span(context, piece) else {
-            return false;
-        };
-        let start = clock::nanoseconds();
-        let moved = driver::in_context(context, || {
-            driver::prefetch(address, bytes, To::Device(way.device), way.inward)
-        });
-        let ok = driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok();
-        arrived(context, piece, ok);
-        all &= ok;
-        if !ok {
-            continue;
-        }
-        let nanoseconds = clock::nanoseconds() - start;
-        if with_data {
-            report::add(report::PROMOTE_NANOSECONDS, nanoseconds);
-            report::add(report::PROMOTED_BYTES, bytes);
-            report::add(report::PROMOTIONS, 1);
-            report::record(Record::Promoted {
-                address,
-                bytes,
-                nanoseconds,
-                device: u64::from(way.device.0.unsigned_abs()),
-            });
-        } else {
-            report::add(report::POPULATE_NANOSECONDS, nanoseconds);
-            report::add(report::POPULATED_BYTES, bytes);
-        }
+/// Brings in one piece: with its data, or without. What cannot be brought stays where it is.
+pub(crate) fn bring_run(context: CUcontext, run: Run, with_data: bool) -> bool {
+    let Some(busy) = Busy::new(context) else {
+        arrived(context, run, false);
+        return false;
+    };
+    let way = busy.way;
+    if way.kind == Kind::Device {
+        arrived(context, run, true);
+        return true;
     }
-    all
+    let Some((address, bytes)) = span(context, run) else {
+        return false;
+    };
+    let start = clock::nanoseconds();
+    let moved = driver::outside_captures(|| {
+        driver::in_context(context, || {
+            driver::prefetch(address, bytes, To::Device(way.device), way.inward)
+        })
+    });
+    let ok = driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok();
+    arrived(context, run, ok);
+    if !ok {
+        return false;
+    }
+    let nanoseconds = clock::nanoseconds() - start;
+    if with_data {
+        report::add(report::PROMOTE_NANOSECONDS, nanoseconds);
+        report::add(report::PROMOTED_BYTES, bytes);
+        report::add(report::PROMOTIONS, 1);
+        report::record(Record::Promoted {
+            address,
+            bytes,
+            nanoseconds,
+            device: u64::from(way.device.0.unsigned_abs()),
+        });
+    } else {
+        report::add(report::POPULATE_NANOSECONDS, nanoseconds);
+        report::add(report::POPULATED_BYTES, bytes);
+    }
+    true
 }
 
 fn arrived(context: CUcontext, run: Run, ok: bool) {
     let mut state = process::state();
     if let Some(owned) = state.arenas.of(context) {
         owned.arena.arrived(run, ok);
+        owned.failures += u64::from(!ok);
         // Together: whoever finds the pages there must come behind their move.
         owned.begun += 1;
     }
@@ -186,64 +185,58 @@ fn arrived(context: CUcontext, run: Run, ok: bool) {
     mover::moved();
 }
 
-fn give_up(context: CUcontext, fetch: &Fetch) {
-    for &run in fetch.populate.iter().chain(&fetch.promote) {
-        arrived(context, run, false);
-    }
-}
-
-/// Copies pages to the host. The caller has the arena's mapping protected, if it wants the copies
-/// fast, and the context current.
-pub(crate) fn evict(context: CUcontext, runs: &[Run]) {
+/// Copies one piece to the host. The caller has the arena's mapping protected, if it wants the copy fast.
+pub(crate) fn evict(context: CUcontext, run: Run) {
     let busy = Busy::new(context);
-    let way = busy.as_ref().map(|busy| busy.way);
-    for piece in runs.iter().copied().flat_map(pieces) {
-        let start = clock::nanoseconds();
-        let moved = way.and_then(|way| Some((way, span(context, piece)?)));
-        let ok = moved.is_some_and(|(way, (address, bytes))| {
-            // The wait is for the case that the driver deferred the move.
-            let moved = driver::prefetch(address, bytes, To::Host, way.outward)
-                .and_then(|()| driver::stream_synchronize(way.outward));
-            driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok()
+    let start = clock::nanoseconds();
+    let moved = busy.as_ref().and_then(|busy| {
+        let (address, bytes) = span(context, run)?;
+        let outward = busy.way.outward;
+        let moved = driver::in_context(context, || {
+            driver::prefetch(address, bytes, To::Host, outward)?;
+            // For the case that the driver deferred the move.
+            driver::stream_synchronize(outward)
         });
-        left(context, piece, false, ok);
-        if let (true, Some((way, (address, bytes)))) = (ok, moved) {
-            let nanoseconds = clock::nanoseconds() - start;
-            report::add(report::EVICT_NANOSECONDS, nanoseconds);
-            report::add(report::EVICTED_BYTES, bytes);
-            report::add(report::EVICTIONS, 1);
-            report::record(Record::Evicted {
-                address,
-                bytes,
-                nanoseconds,
-                device: u64::from(way.device.0.unsigned_abs()),
-            });
-        }
+        driver::noted("cuMemPrefetchAsync", bytes, moved).ok()?;
+        Some((busy.way.device, address, bytes))
+    });
+    left(context, run, false, moved.is_some());
+    if let Some((device, address, bytes)) = moved {
+        let nanoseconds = clock::nanoseconds() - start;
+        report::add(report::EVICT_NANOSECONDS, nanoseconds);
+        report::add(report::EVICTED_BYTES, bytes);
+        report::add(report::EVICTIONS, 1);
+        report::record(Record::Evicted {
+            address,
+            bytes,
+            nanoseconds,
+            device: u64::from(device.0.unsigned_abs()),
+        });
     }
 }
 
 /// Gives up pages that nobody will read, without copying them. The driver keeps them on a list from
 /// which it takes at once what anyone needs; they are not moved to the host, which would take host
-/// memory for them and the time to clear it. The caller has the context current.
-pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
+/// memory for them and the time to clear it. `false`: they stay, and this is not to be tried again.
+pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) -> bool {
     let busy = Busy::new(context);
     let spans: Vec<_> = runs.iter().filter_map(|&r| span(context, r)).collect();
     let start = clock::nanoseconds();
     let dropped = busy
         .as_ref()
         .map_or(Err(CUresult::INVALID_CONTEXT), |busy| {
-            driver::discard(&spans, busy.way.outward)?;
-            driver::stream_synchronize(busy.way.outward)
+            driver::in_context(context, || {
+                driver::discard(&spans, busy.way.outward)?;
+                driver::stream_synchronize(busy.way.outward)
+            })
         });
     let ok = match dropped {
-        Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => {
-            if let Some(owned) = process::state().arenas.of(context) {
-                owned.can_drop = false;
-            }
-            false
-        }
+        Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => false,
         other => driver::noted("cuMemDiscardBatchAsync", 0, other).is_ok(),
     };
+    if !ok && let Some(owned) = process::state().arenas.of(context) {
+        owned.can_drop = false;
+    }
     for &run in runs {
         left(context, run, true, ok);
     }
@@ -251,14 +244,18 @@ pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
         report::add(report::DROP_NANOSECONDS, clock::nanoseconds() - start);
         report::add(report::DROPPED_BYTES, spans.iter().map(|s| s.1).sum());
     }
+    ok
 }
 
 fn left(context: CUcontext, run: Run, dropped: bool, ok: bool) {
     let mut state = process::state();
     if let Some(owned) = state.arenas.of(context) {
         owned.arena.left(run, dropped, ok);
+        owned.cannot_leave |= !ok && !dropped;
     }
     state.arenas.publish();
+    drop(state);
+    mover::moved();
 }
 
 fn span(context: CUcontext, run: Run) -> Option<(u64, u64)> {
@@ -266,7 +263,7 @@ fn span(context: CUcontext, run: Run) -> Option<(u64, u64)> {
 }
 
 /// A run, in pieces that one call moves.
-fn pieces(run: Run) -> impl Iterator<Item = Run> {
+pub(crate) fn pieces(run: Run) -> impl Iterator<Item = Run> {
     run.numbers()
         .step_by(usize::try_from(PIECE).unwrap_or(1))
         .map(move |first| Run {

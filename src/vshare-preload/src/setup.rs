@@ -79,9 +79,10 @@ fn make(context: CUcontext) -> Answer<Owned> {
         kind,
         arena: Arena::new(Terms {
             order: match config.policy {
-                Policy::Lru => Order::Used,
+                Policy::Auto | Policy::Lru => Order::Used,
                 Policy::Demand => Order::Migrated,
             },
+            looks_ahead: kind == Kind::Managed && config.policy == Policy::Auto,
             budget: if kind == Kind::Managed {
                 budget
             } else {
@@ -100,6 +101,11 @@ fn make(context: CUcontext) -> Answer<Owned> {
         extending: false,
         wanted: 0,
         stuck: false,
+        patience: None,
+        failures: 0,
+        cannot_leave: false,
+        place: None,
+        placed: 0,
         fences: Vec::new(),
     })
 }
@@ -204,11 +210,7 @@ fn start_report() {
     if STARTED.swap(true, Ordering::Relaxed) || !config.telemetry {
         return;
     }
-    let policy = match config.policy {
-        Policy::Lru => "lru",
-        Policy::Demand => "demand",
-    };
-    report::start(policy, config.run);
+    report::start(config.policy.name(), config.run);
 }
 
 /// Publishes what is used: the first device of which there is an arena.

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use vshare_core::history::mix;
 
 /// What work names.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,8 @@ pub(crate) enum Touches<'a> {
     /// A kernel and its parameters, in either form.
     Kernel {
         function: CUfunction,
+        /// Of the grid and its blocks.
+        sizes: [u32; 6],
         params: *mut *mut c_void,
         extra: *mut *mut c_void,
     },
@@ -79,18 +82,33 @@ impl Touches<'_> {
                 function,
                 params,
                 extra,
+                ..
             } => {
-                let mut word = |word| visit(word, Access::Written);
                 let known = if params.is_null() {
-                    visit_extra(extra, &mut word)
+                    visit_extra(function, extra, visit)
                 } else {
-                    visit_params(function, params, &mut word)
+                    visit_params(function, params, visit)
                 };
                 report::add(report::LAUNCHES_SCANNED, u64::from(known));
                 report::add(report::LAUNCHES_UNKNOWN, u64::from(!known));
                 known
             }
             Self::Host | Self::Unknown => false,
+        }
+    }
+
+    /// What is done, as a number: the same for the same kind of work, wherever in memory.
+    pub(crate) fn signature(self) -> u64 {
+        match self {
+            Self::Nothing => 1,
+            Self::Copy { to, from } => mix(2, (to.len() * 2 + from.len()) as u64),
+            Self::Kernel {
+                function, sizes, ..
+            } => sizes
+                .iter()
+                .fold(mix(3, function.0 as u64), |sum, &size| mix(sum, u64::from(size))),
+            Self::Host => 4,
+            Self::Unknown => 5,
         }
     }
 }
@@ -100,6 +118,9 @@ impl Touches<'_> {
 pub(crate) enum Access {
     /// Write, or read.
     Written,
+    /// The same, if the word means anything: kernels that work on lists of tensors take a table by value, of which
+    /// often only a part is filled, and the rest is left from earlier.
+    Table,
     /// Only read.
     Read,
 }
@@ -120,7 +141,7 @@ fn layout(function: CUfunction) -> Layout {
 fn visit_params(
     function: CUfunction,
     params: *mut *mut c_void,
-    visit: &mut dyn FnMut(u64),
+    visit: &mut dyn FnMut(u64, Access),
 ) -> bool {
     let Some(layout) = layout(function) else {
         return false;
@@ -143,7 +164,11 @@ fn visit_params(
 /// `extra` is a list of key and value, ended by a null key: `CU_LAUNCH_PARAM_BUFFER_POINTER` (1)
 /// gives the parameters, `CU_LAUNCH_PARAM_BUFFER_SIZE` (2) points to their size. Without `extra`
 /// there are no parameters.
-fn visit_extra(extra: *mut *mut c_void, visit: &mut dyn FnMut(u64)) -> bool {
+fn visit_extra(
+    function: CUfunction,
+    extra: *mut *mut c_void,
+    visit: &mut dyn FnMut(u64, Access),
+) -> bool {
     if extra.is_null() {
         return true;
     }
@@ -171,19 +196,39 @@ fn visit_extra(extra: *mut *mut c_void, visit: &mut dyn FnMut(u64)) -> bool {
     if buffer.is_null() {
         return size == 0;
     }
-    visit_words(buffer, size, visit);
+    // Where one parameter ends and the next begins tells tables from others.
+    let layout = layout(function).filter(|l| size > TABLE && covers(l, size));
+    for &(offset, size) in layout.as_deref().unwrap_or(&[(0, size)]) {
+        // SAFETY: within the buffer, as `covers` has found.
+        let parameter = unsafe { buffer.add(offset) };
+        visit_words(parameter, size, visit);
+    }
     true
 }
 
+/// Whether parameters lie within a buffer of `size` bytes, and fill it but for gaps.
+fn covers(layout: &[(usize, usize)], size: usize) -> bool {
+    layout.iter().all(|&(offset, length)| offset.checked_add(length).is_some_and(|end| end <= size))
+        && layout.iter().map(|p| p.1.next_multiple_of(8)).sum::<usize>() >= size / 8 * 8
+}
+
+/// Parameters of more bytes than this are tables: see [`Access::Table`].
+const TABLE: usize = 512;
+
 /// Every whole word of `size` bytes at `start` that could be an address in user space.
-fn visit_words(start: *const u8, size: usize, visit: &mut dyn FnMut(u64)) {
+fn visit_words(start: *const u8, size: usize, visit: &mut dyn FnMut(u64, Access)) {
+    let access = if size > TABLE {
+        Access::Table
+    } else {
+        Access::Written
+    };
     for offset in (0..size / 8).map(|i| i * 8) {
         // SAFETY: `offset + 8 <= size`.
         let at = unsafe { start.add(offset) }.cast::<u64>();
         // SAFETY: as above: the bytes belong to a parameter that the driver is about to read.
         let word = unsafe { at.read_unaligned() };
         if (0x1_0000..1 << 47).contains(&word) {
-            visit(word);
+            visit(word, access);
         }
     }
 }
@@ -196,7 +241,7 @@ mod tests {
     fn words_that_cannot_be_addresses_are_passed_over() {
         let words = [0, 5, 0x7f00_0000_0000, u64::MAX, 0x2_0000];
         let mut found = Vec::new();
-        visit_words(words.as_ptr().cast(), 40 - 3, &mut |w| found.push(w));
+        visit_words(words.as_ptr().cast(), 40 - 3, &mut |w, _| found.push(w));
         assert_eq!(found, [0x7f00_0000_0000], "the last word is not whole");
     }
 
@@ -212,8 +257,9 @@ mod tests {
             std::ptr::null_mut(),
         ];
         let mut found = Vec::new();
-        assert!(visit_extra(extra.as_mut_ptr(), &mut |w| found.push(w)));
+        let function = CUfunction(0);
+        assert!(visit_extra(function, extra.as_mut_ptr(), &mut |w, _| found.push(w)));
         assert_eq!(found, [0x7f00_0000_0000]);
-        assert!(visit_extra(std::ptr::null_mut(), &mut |_| ()));
+        assert!(visit_extra(function, std::ptr::null_mut(), &mut |_, _| ()));
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn submit(
         streams::mark_if_due(key);
     }
     let result =
-        if engine::is_needed() || host_ranges::are_watched() || matches!(touches, Touches::Host) {
+        if arenas::are_watched() || host_ranges::are_watched() || matches!(touches, Touches::Host) {
             submit_with_care(key, tick, touches, real)
         } else {
             real.call()
@@ -93,21 +93,32 @@ fn note_submitted(key: Key) {
 }
 
 fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -> CUresult {
-    let needed = engine::is_needed();
+    let needed = arenas::are_watched();
     let mut addresses = Vec::with_capacity(if needed { 64 } else { 0 });
+    let mut leftovers = Vec::new();
     let mut on_host = Vec::new();
     let known = touches.visit(&mut |word, access| {
         if needed && arenas::may_hold(word) {
-            addresses.push(word);
+            match access {
+                Access::Table => leftovers.push(word),
+                Access::Written | Access::Read => addresses.push(word),
+            }
         }
-        if access == Access::Written && host_ranges::may_hold(word) {
+        if access != Access::Read && host_ranges::may_hold(word) {
             on_host.push(word);
         }
     });
     let can = host_ranges::are_watched() || matches!(touches, Touches::Host);
     let flying = can && writes_host(known, &on_host) && note_flying(false);
     let result = if needed {
-        let prepared = engine::before(&addresses, key, tick);
+        let sure = addresses.len();
+        addresses.append(&mut leftovers);
+        let names = engine::Names {
+            addresses: &addresses,
+            sure,
+            signature: touches.signature(),
+        };
+        let prepared = engine::before(&names, key, tick);
         let result = real.call();
         let bytes = prepared.bytes();
         // Before the blocks are let go of: whoever asks whether this use has ended must know of it.

@@ -37,6 +37,12 @@ impl Arena {
         self.foresight.as_ref().is_some_and(Foresight::is_planned)
     }
 
+    /// Whether there is something to do ahead of need: moves that are planned, or a plan to be made.
+    #[must_use]
+    pub fn acts_ahead(&self) -> bool {
+        self.foresight.as_ref().is_some_and(|f| f.is_planned() || f.wants_plan())
+    }
+
     /// Takes what a plan is to be made of, if one should be made now.
     pub fn begin_plan(&mut self) -> Option<Outlook> {
         let residency = &self.residency;

@@ -29,6 +29,12 @@ impl Residency {
         (here, host)
     }
 
+    /// Pages on their way to the host, or being dropped: their room is there soon.
+    #[must_use]
+    pub const fn leaving(&self) -> u64 {
+        self.leaving
+    }
+
     /// Pages of a block that are on the device and not moving.
     #[must_use]
     pub fn here(&self, id: BlockId) -> u64 {

@@ -15,6 +15,7 @@ fn submit_kernel(
     entry: Entry,
     stream: CUstream,
     function: CUfunction,
+    sizes: [u32; 6],
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
     real: Real<'_>,
@@ -22,6 +23,7 @@ fn submit_kernel(
     report::add(report::LAUNCHES, 1);
     let touches = Touches::Kernel {
         function,
+        sizes,
         params,
         extra,
     };
@@ -33,18 +35,19 @@ pub(crate) fn launch_kernel(
     entry: Entry,
     real: Real<'_>,
     function: CUfunction,
-    _grid_x: u32,
-    _grid_y: u32,
-    _grid_z: u32,
-    _block_x: u32,
-    _block_y: u32,
-    _block_z: u32,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
     _shared: u32,
     stream: CUstream,
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult {
-    submit_kernel(entry, stream, function, params, extra, real)
+    let sizes = [grid_x, grid_y, grid_z, block_x, block_y, block_z];
+    submit_kernel(entry, stream, function, sizes, params, extra, real)
 }
 
 pub(crate) fn launch_kernel_ex(
@@ -56,8 +59,18 @@ pub(crate) fn launch_kernel_ex(
     extra: *mut *mut c_void,
 ) -> CUresult {
     // SAFETY: the driver is about to read the configuration, too; a null one it refuses.
-    let stream = unsafe { config.as_ref() }.map_or(CUstream::NULL, |c| c.hStream);
-    submit_kernel(entry, stream, function, params, extra, real)
+    let (stream, sizes) = unsafe { config.as_ref() }.map_or((CUstream::NULL, [0; 6]), |c| {
+        let sizes = [
+            c.gridDimX,
+            c.gridDimY,
+            c.gridDimZ,
+            c.blockDimX,
+            c.blockDimY,
+            c.blockDimZ,
+        ];
+        (c.hStream, sizes)
+    });
+    submit_kernel(entry, stream, function, sizes, params, extra, real)
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -65,17 +78,18 @@ pub(crate) fn launch_cooperative_kernel(
     entry: Entry,
     real: Real<'_>,
     function: CUfunction,
-    _grid_x: u32,
-    _grid_y: u32,
-    _grid_z: u32,
-    _block_x: u32,
-    _block_y: u32,
-    _block_z: u32,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
     _shared: u32,
     stream: CUstream,
     params: *mut *mut c_void,
 ) -> CUresult {
-    submit_kernel(entry, stream, function, params, std::ptr::null_mut(), real)
+    let sizes = [grid_x, grid_y, grid_z, block_x, block_y, block_z];
+    submit_kernel(entry, stream, function, sizes, params, std::ptr::null_mut(), real)
 }
 
 pub(crate) fn launch_host_func(

@@ -1,0 +1,191 @@
+//! The threads that carry out moves: some for each direction, and one that plans.
+//!
+//! Started when there is something to move for the first time, which is after CUDA is in use. Through libcuda
+//! more than one for a direction moves no faster; past it, three of them fill the link.
+
+use crate::cuda::CUcontext;
+use crate::clock::{Deadline, wait_until};
+use crate::lock::Lock;
+use crate::visits::Visit;
+use crate::{driver, guard, mover, os, process, report, road};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::Thread;
+use vshare_core::arena::Arena;
+use vshare_core::block::Run;
+use vshare_core::foresight::Outlook;
+
+/// Something to be done.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// These pages are to be copied to the host.
+    Out(CUcontext, Run),
+    /// These pages are to be brought to the device: with their data, or without.
+    In(CUcontext, Run, bool),
+    /// A plan is to be made.
+    Plan(CUcontext, Box<Outlook>),
+}
+
+/// Threads that do the same kind of work.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    name: &'static str,
+    jobs: Lock<VecDeque<Job>>,
+    threads: Lock<Vec<Thread>>,
+    started: AtomicBool,
+    working: AtomicUsize,
+}
+
+/// Those that copy to the host, those that bring to the device, and the one that plans.
+pub(crate) static OUT: Crew = Crew::new("vshare-out");
+pub(crate) static IN: Crew = Crew::new("vshare-in");
+pub(crate) static PLAN: Crew = Crew::new("vshare-plan");
+
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is a forked child, which has no such threads.
+static FORGOTTEN: AtomicBool = AtomicBool::new(false);
+
+/// Looks for work before a thread goes to sleep: waking it takes longer than a small move.
+const LOOKS: u32 = 4000;
+
+impl Crew {
+    const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            jobs: Lock::new(VecDeque::new()),
+            threads: Lock::new(Vec::new()),
+            started: AtomicBool::new(false),
+            working: AtomicUsize::new(0),
+        }
+    }
+
+    /// Starts up to `count` threads, if there are none yet. Returns whether there are any.
+    pub(crate) fn start(&'static self, count: usize) -> bool {
+        if is_over() {
+            return false;
+        }
+        if !self.started.swap(true, Ordering::SeqCst) {
+            let mut threads = Vec::new();
+            for _ in 0..count {
+                let started = os::spawn_without_signals(self.name, || {
+                    guard::as_inside(|| self.work());
+                });
+                threads.extend(started.ok().map(|t| t.thread().clone()));
+            }
+            *self.threads.lock() = threads;
+        }
+        // Another thread may be starting them.
+        !self.threads.lock().is_empty()
+    }
+
+    /// How many more jobs it can begin soon.
+    pub(crate) fn capacity(&self) -> usize {
+        let threads = self.threads.lock().len();
+        let busy = self.jobs.lock().len() + self.working.load(Ordering::SeqCst);
+        // One each beyond what is under way, so that none waits for the next.
+        (threads * 2).saturating_sub(busy)
+    }
+
+    /// Whether nothing is to be done or under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.jobs.lock().is_empty() && self.working.load(Ordering::SeqCst) == 0
+    }
+
+    /// Gives it jobs, to be done before all others if somebody waits for them.
+    pub(crate) fn push(&self, jobs: Vec<Job>, first: bool) {
+        {
+            let mut queue = self.jobs.lock();
+            if first {
+                jobs.into_iter().rev().for_each(|job| queue.push_front(job));
+            } else {
+                queue.extend(jobs);
+            }
+        }
+        self.threads.lock().iter().for_each(Thread::unpark);
+    }
+
+    /// Does one job in the calling thread, if there is one.
+    pub(crate) fn help(&self) -> bool {
+        let job = {
+            let mut queue = self.jobs.lock();
+            let job = queue.pop_front();
+            if job.is_some() {
+                self.working.fetch_add(1, Ordering::SeqCst);
+            }
+            job
+        };
+        let Some(job) = job else {
+            return false;
+        };
+        // A defect here must not end the program's process.
+        if std::panic::catch_unwind(|| carry_out(job)).is_err() {
+            report::add(report::PANICS, 1);
+        }
+        self.working.fetch_sub(1, Ordering::SeqCst);
+        mover::wake();
+        true
+    }
+
+    fn work(&self) {
+        driver::leave_captures();
+        let mut looks = 0;
+        while !STOPPING.load(Ordering::SeqCst) {
+            if self.help() {
+                looks = 0;
+            } else if looks < LOOKS {
+                looks += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::park();
+                looks = 0;
+            }
+        }
+    }
+}
+
+fn carry_out(job: Job) {
+    match job {
+        Job::Out(context, run) => {
+            if STOPPING.load(Ordering::SeqCst) {
+                return;
+            }
+            // The arena lies where it lies as long as the context does not end.
+            let visit = Visit::begin(context);
+            let _protected = visit.as_ref().map(|_| mover::Protected::new(context));
+            road::evict(context, run);
+        }
+        Job::In(context, run, with_data) => {
+            road::bring_run(context, run, with_data);
+        }
+        Job::Plan(context, outlook) => {
+            let plan = std::panic::catch_unwind(|| Arena::plan(&outlook)).ok();
+            report::add(report::PANICS, u64::from(plan.is_none()));
+            if let Some(owned) = process::state().arenas.of(context) {
+                owned.arena.install(plan.map(|plan| (plan, &*outlook)));
+            }
+        }
+    }
+}
+
+/// Whether there will be no more threads of ours.
+pub(crate) fn is_over() -> bool {
+    FORGOTTEN.load(Ordering::Relaxed) || STOPPING.load(Ordering::SeqCst)
+}
+
+/// In a forked child.
+pub(crate) fn forget() {
+    FORGOTTEN.store(true, Ordering::Relaxed);
+}
+
+/// The process ends: no move may be under way when the driver is torn down.
+pub(crate) fn stop() {
+    STOPPING.store(true, Ordering::SeqCst);
+    // A forked child has no such threads to wait for.
+    if FORGOTTEN.load(Ordering::Relaxed) {
+        return;
+    }
+    wait_until(Deadline::after_ms(2000), || {
+        [&OUT, &IN].iter().all(|crew| crew.working.load(Ordering::SeqCst) == 0)
+    });
+}
