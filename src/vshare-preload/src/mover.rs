@@ -41,8 +41,8 @@ const RECENTLY_NS: u64 = 5_000_000;
 
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
-/// Whether the thread sleeps until somebody wakes it.
-static ASLEEP: AtomicBool = AtomicBool::new(false);
+/// Whether the thread sleeps until somebody wakes it, or has not been started.
+static ASLEEP: AtomicBool = AtomicBool::new(true);
 
 /// Changes whenever pages have come or gone, or cannot.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
@@ -186,6 +186,7 @@ enum Next {
 
 fn work() {
     driver::leave_captures();
+    ASLEEP.store(false, Ordering::SeqCst);
     let mut pause = SHORTEST_PAUSE;
     loop {
         WORKING.store(true, Ordering::SeqCst);
