@@ -11,8 +11,8 @@
 //! the same sequence ended last. The longest that leads anywhere wins, and the cursor goes there.
 //!
 //! **Keeping it.** The cursor moves with the program as long as the weak signatures agree, over a few operations
-//! that are missing or too many. It leaves only for a place that agrees over a longer stretch than its own, so
-//! that, once a whole optimizer step has been seen twice, it does not fall back to the last micro-batch.
+//! that are missing, too many, or others. As long as it does, it leaves only for a place where the same was done for
+//! longer, so that, once a whole optimizer step has been seen twice, it does not fall back to the last micro-batch.
 //!
 //! Blocks are told apart by their birth, not by their address: an allocation that corresponds to one of a
 //! period ago may lie elsewhere.
@@ -108,6 +108,12 @@ const SKIP: u64 = 8;
 /// Unexpected operations in a row after which the cursor is lost.
 const STRAY: u32 = 16;
 
+/// What an unexpected operation takes from the run.
+const PENALTY: u64 = 8;
+
+/// Unexpected operations in a row after which it is looked for elsewhere: one or two may be exchanged.
+const DOUBT: u32 = 4;
+
 /// Operations between two looks for a better place.
 const LOOK: u64 = 16;
 
@@ -120,7 +126,7 @@ const AGREED: u32 = 52429;
 struct Cursor {
     /// The operation that is expected next.
     at: Index,
-    /// Operations that agreed, one after the other.
+    /// Operations that agreed since it came here, less a penalty for each that did not.
     run: u64,
     /// Unexpected ones in a row.
     strayed: u32,
@@ -364,8 +370,11 @@ impl History {
         });
         self.follow(weak, strong);
         let at = self.last();
-        if at % LOOK == 0 || self.cursor.is_none_or(|c| c.strayed > 0) {
-            self.look();
+        let doubtful = self
+            .cursor
+            .is_none_or(|c| c.strayed >= DOUBT || self.agreement < TRUSTED);
+        if doubtful || at % LOOK == 0 {
+            self.look(doubtful);
         }
         for (gram, table) in GRAMS.iter().zip(0..) {
             if let Some(slot) = self.sum(at, *gram).map(slot_of)
@@ -394,13 +403,17 @@ impl History {
         match found {
             Some(at) => {
                 self.progress += at + 1 - cursor.at;
-                cursor.run = if at == cursor.at { cursor.run + 1 } else { cursor.run / 2 };
+                cursor.run = if at == cursor.at {
+                    cursor.run + 1
+                } else {
+                    cursor.run.saturating_sub(PENALTY)
+                };
                 cursor.at = at + 1;
                 cursor.strayed = 0;
             }
             None => {
                 cursor.strayed += 1;
-                cursor.run /= 2;
+                cursor.run = cursor.run.saturating_sub(PENALTY);
             }
         }
         self.cursor = Some(cursor).filter(|c| c.strayed < STRAY);
@@ -409,10 +422,15 @@ impl History {
         }
     }
 
-    /// Looks for the place that agrees over the longest stretch.
-    fn look(&mut self) {
+    /// Looks for the place that agrees over the longest stretch. As long as the cursor is not in doubt, only one
+    /// is better at which the same was done for longer.
+    fn look(&mut self, doubtful: bool) {
         let last = self.last();
         for (gram, table) in GRAMS.iter().zip(&self.tables) {
+            let better = |c: Cursor| !gram.strong && c.run < gram.length;
+            if !doubtful && !self.cursor.is_some_and(better) {
+                continue;
+            }
             let Some(sum) = self.sum(last, *gram) else {
                 continue;
             };

@@ -6,6 +6,7 @@ use crate::process::{self, Sums};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
 use vshare_core::block::{BlockId, Slot};
+use vshare_core::foresight::Foresight;
 use vshare_core::units::PAGE;
 use vshare_shm::record::Class;
 
@@ -339,6 +340,9 @@ impl Arenas {
             sums.live += ledger.live;
             sums.arena += owned.arena.pool().extent_bytes();
             sums.host += residency.host() * PAGE;
+            let (made, broken) = owned.arena.foresight().map_or((0, 0), Foresight::plans);
+            sums.plans += made;
+            sums.plans_broken += broken;
             if owned.kind == Kind::Managed {
                 sums.resident += residency.resident() * PAGE;
             } else {

@@ -364,6 +364,8 @@ fn let_come(context: CUcontext, threads: usize) -> Next {
         if fetch.promote.is_empty() {
             return Next::Asked;
         }
+        let pages: u64 = fetch.promote.iter().map(|run| run.pages).sum();
+        report::add(report::FORESEEN_BYTES, pages * PAGE);
         let jobs = fetch.promote.iter().map(|&run| Job::In(context, run, true));
         crew::IN.push(jobs.collect(), false);
     }

@@ -140,6 +140,8 @@ pub(crate) struct Sums {
     pub(crate) host: u64,
     pub(crate) arena: u64,
     pub(crate) device_class: u64,
+    pub(crate) plans: u64,
+    pub(crate) plans_broken: u64,
 }
 
 /// See [`Sums`]. `None`: the lock is not to be had, perhaps because this thread was interrupted while

@@ -129,6 +129,8 @@ pub(crate) fn gauges() {
         w.counter(HOST_BYTES).set(sums.host);
         w.counter(ARENA_BYTES).set(sums.arena);
         w.counter(DEVICE_CLASS_BYTES).set(sums.device_class);
+        w.counter(PLANS).max(sums.plans);
+        w.counter(PLANS_BROKEN).max(sums.plans_broken);
     });
 }
 

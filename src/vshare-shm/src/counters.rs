@@ -134,6 +134,10 @@ counters! {
     POPULATE_NANOSECONDS     "populate_nanoseconds"     Counter Nanoseconds "time in the calls that give GPU pages";
     DROP_NANOSECONDS         "drop_nanoseconds"         Counter Nanoseconds "time in the calls that take freed memory off the GPU";
     FREE_WAITS               "free_waits"               Counter Count       "frees that waited for work in flight, as the driver's do";
+    // Looking ahead.
+    PLANS                    "plans"                    Counter Count       "plans made of what the program is expected to do";
+    PLANS_BROKEN             "plans_broken"             Counter Count       "plans that the program did not keep to";
+    FORESEEN_BYTES           "foreseen_bytes"           Counter Bytes       "moved from host to GPU before the program asked";
 }
 
 #[cfg(test)]
@@ -168,6 +172,6 @@ mod tests {
         assert_eq!(TABLE[LIVE_BYTES.index()].name, "live_bytes");
         assert_eq!(TABLE[PANICS.index()].name, "panics");
         assert_eq!(TABLE[RECORDS_DROPPED.index()].name, "records_dropped");
-        assert_eq!(FREE_WAITS.index() + 1, TABLE.len());
+        assert_eq!(FORESEEN_BYTES.index() + 1, TABLE.len());
     }
 }
