@@ -1,14 +1,16 @@
 //! The road on which memory moves: what the driver is asked for, and nothing of when.
 //!
-//! One interface for every road there may be; now there is libcuda's prefetch. Moves to the device
-//! are only begun within the call: [`order`] puts work behind them. Moves to the host are made within
-//! the call, because the room they leave is used at once.
+//! One interface for the two roads there are. On the direct one, the kernel module's own calls, a move is
+//! made when its call returns. On libcuda's, moves to the device are only begun within the call: [`order`]
+//! puts work behind them; moves to the host are made within the call, because the room they leave is used
+//! at once. What the direct road refuses, libcuda's does instead. Several threads may move at once.
 
 use crate::arenas::Kind;
 use crate::clock;
 use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
-use crate::driver::{self, To};
+use crate::driver::{self, Answer, To};
 use crate::streams::Key;
+use crate::uvm::{self, Refused, Road};
 use crate::visits::Visit;
 use crate::{mover, process, report};
 use vshare_core::block::Run;
@@ -26,6 +28,14 @@ struct Way {
     device: CUdevice,
     inward: CUstream,
     outward: CUstream,
+    road: Road,
+}
+
+/// How far a move has come when its call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Made,
+    Begun,
 }
 
 /// Moves in an arena: while it lives, its context does not end.
@@ -47,6 +57,7 @@ impl Busy {
             device: owned.device,
             inward: owned.inward,
             outward: owned.outward,
+            road: owned.road,
         };
         Some(Self {
             context,
@@ -58,6 +69,7 @@ impl Busy {
 
 /// Brings fresh pages to the device, before anything uses them.
 pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
+    let before = begun(context);
     // What could not be brought is faulted in by its first use.
     _ = bring(
         context,
@@ -66,7 +78,13 @@ pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
             ..Fetch::default()
         },
     );
-    wait(context);
+    if begun(context) != before {
+        wait(context);
+    }
+}
+
+fn begun(context: CUcontext) -> Option<u64> {
+    Some(process::state().arenas.of(context)?.begun)
 }
 
 /// Puts a stream's further work behind the moves to the device that were begun before, by whichever
@@ -139,20 +157,17 @@ fn bring_run(busy: &Busy, run: Run, with_data: bool) -> bool {
     let mut all = true;
     for piece in pieces(run) {
         if way.kind == Kind::Device {
-            arrived(context, piece, true);
+            arrived(context, piece, Ok(Move::Made));
             continue;
         }
         let Some((address, bytes)) = span(context, piece) else {
             return false;
         };
         let start = clock::nanoseconds();
-        let moved = driver::in_context(context, || {
-            driver::prefetch(address, bytes, To::Device(way.device), way.inward)
-        });
-        let ok = driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok();
-        arrived(context, piece, ok);
-        all &= ok;
-        if !ok {
+        let moved = promote(context, way, address, bytes);
+        arrived(context, piece, moved);
+        all &= moved.is_ok();
+        if moved.is_err() {
             continue;
         }
         let nanoseconds = clock::nanoseconds() - start;
@@ -174,12 +189,39 @@ fn bring_run(busy: &Busy, run: Run, with_data: bool) -> bool {
     all
 }
 
-fn arrived(context: CUcontext, run: Run, ok: bool) {
+fn promote(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<Move> {
+    if let Some(direct) = way.road.direct() {
+        let moved = direct.promote(address, bytes);
+        if was_direct("UVM_MIGRATE", bytes, moved) {
+            return Ok(Move::Made);
+        }
+    }
+    let moved = driver::in_context(context, || {
+        driver::prefetch(address, bytes, To::Device(way.device), way.inward)
+    });
+    driver::noted("cuMemPrefetchAsync", bytes, moved).map(|()| Move::Begun)
+}
+
+/// Whether the direct road has done what it was asked for. If not, it is never asked again.
+fn was_direct(call: &'static str, bytes: u64, answer: Result<(), Refused>) -> bool {
+    if let Err(refused) = answer {
+        let device = driver::current_device().unwrap_or(CUdevice(0));
+        report::driver_failed(call, refused.code(), bytes, device);
+        uvm::give_up();
+        return false;
+    }
+    report::add(report::DIRECT_MOVES, 1);
+    true
+}
+
+fn arrived(context: CUcontext, run: Run, moved: Answer<Move>) {
     let mut state = process::state();
     if let Some(owned) = state.arenas.of(context) {
-        owned.arena.arrived(run, ok);
-        // Together: whoever finds the pages there must come behind their move.
-        owned.begun += 1;
+        owned.arena.arrived(run, moved.is_ok());
+        if moved != Ok(Move::Made) {
+            // Together: whoever finds the pages there must come behind their move.
+            owned.begun += 1;
+        }
     }
     state.arenas.publish();
     drop(state);
@@ -188,7 +230,7 @@ fn arrived(context: CUcontext, run: Run, ok: bool) {
 
 fn give_up(context: CUcontext, fetch: &Fetch) {
     for &run in fetch.populate.iter().chain(&fetch.promote) {
-        arrived(context, run, false);
+        arrived(context, run, Err(CUresult::INVALID_CONTEXT));
     }
 }
 
@@ -200,12 +242,7 @@ pub(crate) fn evict(context: CUcontext, runs: &[Run]) {
     for piece in runs.iter().copied().flat_map(pieces) {
         let start = clock::nanoseconds();
         let moved = way.and_then(|way| Some((way, span(context, piece)?)));
-        let ok = moved.is_some_and(|(way, (address, bytes))| {
-            // The wait is for the case that the driver deferred the move.
-            let moved = driver::prefetch(address, bytes, To::Host, way.outward)
-                .and_then(|()| driver::stream_synchronize(way.outward));
-            driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok()
-        });
+        let ok = moved.is_some_and(|(way, (address, bytes))| send(way, address, bytes).is_ok());
         left(context, piece, false, ok);
         if let (true, Some((way, (address, bytes)))) = (ok, moved) {
             let nanoseconds = clock::nanoseconds() - start;
@@ -222,6 +259,19 @@ pub(crate) fn evict(context: CUcontext, runs: &[Run]) {
     }
 }
 
+fn send(way: Way, address: u64, bytes: u64) -> Answer<()> {
+    if let Some(direct) = way.road.direct() {
+        let moved = direct.evict(address, bytes);
+        if was_direct("UVM_MIGRATE", bytes, moved) {
+            return Ok(());
+        }
+    }
+    // The wait is for the case that the driver deferred the move.
+    let moved = driver::prefetch(address, bytes, To::Host, way.outward)
+        .and_then(|()| driver::stream_synchronize(way.outward));
+    driver::noted("cuMemPrefetchAsync", bytes, moved)
+}
+
 /// Gives up pages that nobody will read, without copying them. The driver keeps them on a list from
 /// which it takes at once what anyone needs; they are not moved to the host, which would take host
 /// memory for them and the time to clear it. The caller has the context current.
@@ -232,8 +282,7 @@ pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
     let dropped = busy
         .as_ref()
         .map_or(Err(CUresult::INVALID_CONTEXT), |busy| {
-            driver::discard(&spans, busy.way.outward)?;
-            driver::stream_synchronize(busy.way.outward)
+            discard(busy.way, &spans)
         });
     let ok = match dropped {
         Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => {
@@ -251,6 +300,19 @@ pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) {
         report::add(report::DROP_NANOSECONDS, clock::nanoseconds() - start);
         report::add(report::DROPPED_BYTES, spans.iter().map(|s| s.1).sum());
     }
+}
+
+fn discard(way: Way, spans: &[(u64, u64)]) -> Answer<()> {
+    if let Some(direct) = way.road.direct().filter(|direct| direct.can_discard()) {
+        let discarded = spans.iter().all(|&(address, bytes)| {
+            was_direct("UVM_DISCARD", bytes, direct.discard(address, bytes))
+        });
+        if discarded {
+            return Ok(());
+        }
+    }
+    driver::discard(spans, way.outward)?;
+    driver::stream_synchronize(way.outward)
 }
 
 fn left(context: CUcontext, run: Run, dropped: bool, ok: bool) {

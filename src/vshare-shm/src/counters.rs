@@ -134,6 +134,8 @@ counters! {
     POPULATE_NANOSECONDS     "populate_nanoseconds"     Counter Nanoseconds "time in the calls that give GPU pages";
     DROP_NANOSECONDS         "drop_nanoseconds"         Counter Nanoseconds "time in the calls that take freed memory off the GPU";
     FREE_WAITS               "free_waits"               Counter Count       "frees that waited for work in flight, as the driver's do";
+    DIRECT_MOVES             "direct_moves"             Counter Count       "moves and drops that the kernel module's own calls made, without libcuda";
+    ROAD_FALLBACKS           "road_fallbacks"           Counter Count       "times those calls failed their trial or a move, so that libcuda's are used";
 }
 
 #[cfg(test)]
@@ -168,6 +170,6 @@ mod tests {
         assert_eq!(TABLE[LIVE_BYTES.index()].name, "live_bytes");
         assert_eq!(TABLE[PANICS.index()].name, "panics");
         assert_eq!(TABLE[RECORDS_DROPPED.index()].name, "records_dropped");
-        assert_eq!(FREE_WAITS.index() + 1, TABLE.len());
+        assert_eq!(ROAD_FALLBACKS.index() + 1, TABLE.len());
     }
 }

@@ -61,11 +61,12 @@ impl CallName {
         Self(bytes)
     }
 
-    /// The name, as CUDA spells it but for the cut.
+    /// The name, as CUDA spells it but for the cut. Calls of the UVM kernel module are not CUDA's.
     pub fn text(&self) -> String {
         let mut bytes = self.0.as_flattened().to_vec();
         bytes.truncate(bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len()));
-        format!("cu{}", String::from_utf8_lossy(&bytes))
+        let prefix = if bytes.starts_with(b"UVM_") { "" } else { "cu" };
+        format!("{prefix}{}", String::from_utf8_lossy(&bytes))
     }
 
     fn words(self) -> [u64; 2] {
