@@ -93,6 +93,8 @@ counters! {
     uvm_promotes,
     /// moves to the host that it made
     uvm_evicts,
+    /// of those, how many it could not map for the program, whose view is protected
+    uvm_unmapped,
     /// ranges that it discarded
     uvm_discards,
     /// calls that it refused

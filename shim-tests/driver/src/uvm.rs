@@ -232,6 +232,7 @@ fn migrate(
     if can_be_read(fd, start) {
         Ok(())
     } else {
+        COUNTERS.uvm_unmapped.one();
         Err(INVALID_ACCESS_TYPE)
     }
 }
