@@ -61,7 +61,9 @@ int main(int argc, char **argv) {
             tamper(argv[1]);
         for (int d = 0; d < devices; d++) {
             use(d);
-            for (unsigned i = 0; i < BLOCKS; i++)
+            for (unsigned i = 1; i < BLOCKS; i += 2)
+                check(d, i, 1000 * round + 100 * d + i);
+            for (unsigned i = 0; i < BLOCKS; i += 2)
                 check(d, i, 1000 * round + 100 * d + i);
             // What is dead gives its room to what lives.
             for (unsigned i = 0; i < BLOCKS; i += 2)
