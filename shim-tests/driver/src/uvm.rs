@@ -152,7 +152,7 @@ unsafe fn asked(fd: c_int, request: c_ulong, argument: *mut u8, works: bool) -> 
     // SAFETY: both structs begin with base and length.
     let base = unsafe { argument.cast::<u64>().read_unaligned() };
     // SAFETY: as above.
-    let length = unsafe { argument.add(8).cast::<u64>().read_unaligned() };
+    let length = unsafe { argument.wrapping_add(8).cast::<u64>().read_unaligned() };
     let range = (
         usize::try_from(base).unwrap_or(usize::MAX),
         usize::try_from(length).unwrap_or(usize::MAX),
@@ -173,13 +173,13 @@ unsafe fn asked(fd: c_int, request: c_ulong, argument: *mut u8, works: bool) -> 
         if request == DISCARD {
             // SAFETY: the struct has its flags there.
             return discard(machine, range, unsafe {
-                argument.add(16).cast::<u64>().read_unaligned()
+                argument.wrapping_add(16).cast::<u64>().read_unaligned()
             });
         }
         // SAFETY: the struct has its destination there.
-        let destination = unsafe { argument.add(16).cast::<[u8; 16]>().read() };
+        let destination = unsafe { argument.wrapping_add(16).cast::<[u8; 16]>().read() };
         // SAFETY: the struct has its flags there.
-        let flags = unsafe { argument.add(32).cast::<u32>().read_unaligned() };
+        let flags = unsafe { argument.wrapping_add(32).cast::<u32>().read_unaligned() };
         migrate(machine, fd, range, destination, flags)
     };
     let status = done().err().unwrap_or(0);
@@ -189,7 +189,7 @@ unsafe fn asked(fd: c_int, request: c_ulong, argument: *mut u8, works: bool) -> 
     // SAFETY: the struct has its status there.
     unsafe {
         argument
-            .add(status_at)
+            .wrapping_add(status_at)
             .cast::<u32>()
             .write_unaligned(status)
     };
