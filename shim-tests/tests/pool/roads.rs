@@ -142,9 +142,8 @@ fn has_no_direct_road(env: Env<'_>, why: &str) -> Counters {
     let asked = [LITTLE, env, &[("VSHARE_ROAD", "direct")]].concat();
     let outcome = bench.shimmed(&["leave", "1"], &asked);
     assert_eq!((outcome.end, &*outcome.stdout), (End::Code(0), RIGHT));
-    let [line] = *outcome.stderr.lines().collect::<Vec<_>>() else {
-        panic!("{env:?}: {outcome:?}");
-    };
+    assert_eq!(outcome.stderr.lines().count(), 1, "{env:?}: {outcome:?}");
+    let line = &outcome.stderr;
     assert!(line.starts_with("vshare: VSHARE_ROAD=direct "), "{line}");
     assert!(line.contains(why), "{line}");
     counters

@@ -362,6 +362,7 @@ mod tests {
     #[test]
     fn a_call_keeps_sixteen_bytes_of_its_name() {
         assert_eq!(CallName::new("cuMemFree_v2").text(), "cuMemFree_v2");
+        assert_eq!(CallName::new("UVM_MIGRATE").text(), "UVM_MIGRATE");
         assert_eq!(
             CallName::new("cuMemPrefetchAsync").text(),
             "cuMemPrefetchAsync"
