@@ -29,6 +29,8 @@ mod order;
 mod published;
 #[path = "pool/reuse.rs"]
 mod reuse;
+#[path = "pool/roads.rs"]
+mod roads;
 #[path = "pool/settings.rs"]
 mod settings;
 #[path = "pool/strains.rs"]
@@ -44,10 +46,11 @@ use std::path::{Path, PathBuf};
 /// Variables of a run.
 type Env<'a> = &'a [(&'a str, &'a str)];
 
-/// Where an arena may lie: with room for everything, with hardly any, in device memory.
-const PLACES: [Env<'static>; 3] = [
+/// Where an arena may lie: with room for everything, with hardly any by either road, in device memory.
+const PLACES: [Env<'static>; 4] = [
     &[],
     &[("VSHARE_BUDGET", "6MiB")],
+    &[("VSHARE_BUDGET", "6MiB"), ("SIMCUDA_UVM", "1")],
     &[("SIMCUDA_CONCURRENT_MANAGED", "0")],
 ];
 

@@ -14,6 +14,7 @@ pub(crate) struct Config {
     pub(crate) hold_call: Option<String>,
     pub(crate) fail: Option<String>,
     pub(crate) slow: Option<String>,
+    pub(crate) uvm: Option<String>,
     pub(crate) stats: Option<String>,
     pub(crate) log: Option<String>,
 }
@@ -39,6 +40,7 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Config {
         hold_call: get("SIMCUDA_HOLD_CALL"),
         fail: get("SIMCUDA_FAIL"),
         slow: get("SIMCUDA_SLOW"),
+        uvm: get("SIMCUDA_UVM").filter(|text| text != "0"),
         stats: get("SIMCUDA_STATS"),
         log: get("SIMCUDA_LOG"),
     }

@@ -17,6 +17,7 @@
 //! | `SIMCUDA_HOLD_CALL` | the same for calls: whoever makes one waits in it | |
 //! | `SIMCUDA_FAIL` | `call:n:code,…` the n-th call answers the code; `n+` from the n-th on | |
 //! | `SIMCUDA_SLOW` | `call:µs,…` these calls take so much longer | |
+//! | `SIMCUDA_UVM` | programs find the UVM kernel module: `1`, or `lies`, whose moves to the host lose what was there; in `SIMCUDA_FAIL` its calls are `UVM_MIGRATE` and `UVM_DISCARD`, their codes statuses, and `ioctl` is either, with an errno | |
 //! | `SIMCUDA_STATS` | file for the counters, written at exit and by `simcuda_write_stats()` | |
 //! | `SIMCUDA_LOG` | file for one line per call, and `*` lines for work that streams did | |
 
@@ -46,3 +47,4 @@ mod slow;
 mod stats;
 mod stream;
 mod table;
+mod uvm;

@@ -8,7 +8,7 @@ use crate::handles::Handles;
 use crate::memory::Memory;
 use crate::module::{Function, Graph, Module, Pool};
 use crate::stream::Stream;
-use crate::{config, stats};
+use crate::{config, stats, uvm};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -77,6 +77,7 @@ pub(crate) fn init() -> Answer {
     };
     if MACHINE.set(machine).is_ok() {
         watch_process();
+        uvm::init();
     }
     Ok(())
 }

@@ -99,6 +99,13 @@ impl Mapping {
         };
     }
 
+    /// Writes `byte` all over a range, whatever the program has protected.
+    pub(crate) fn fill(&self, program: usize, len: usize, byte: u8) {
+        let alias = ptr::with_exposed_provenance_mut::<u8>(self.alias(program));
+        // SAFETY: the range is inside our own mapping, which stays; nobody has a reference into it.
+        unsafe { ptr::write_bytes(alias, byte, len) };
+    }
+
     /// Lets the program read and write the range again, whatever it had protected.
     pub(crate) fn open_to_program(&self, program: usize, len: usize) {
         // SAFETY: the range is inside our own mapping and belongs to no live allocation, so nobody relies on its protection.

@@ -63,6 +63,9 @@ pub(crate) struct Memory {
     next_id: u64,
 }
 
+/// What is read where nothing is left of what was written.
+const LOST: u8 = 0xDB;
+
 const DEVICE_ALIGN: usize = 512;
 pub(crate) const PAGE: usize = 4096;
 pub(crate) const BLOCK: usize = 2 << 20;
@@ -263,6 +266,11 @@ impl Memory {
         if let Some(gpu) = self.gpus.get_mut(device) {
             gpu.device_bytes -= bytes;
         }
+    }
+
+    /// What is in a range of managed memory is gone.
+    pub(crate) fn lose(&self, start: usize, bytes: usize) {
+        self.managed.fill(start, bytes, LOST);
     }
 
     /// The driver's own address of an address in a live allocation.

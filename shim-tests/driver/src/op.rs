@@ -7,7 +7,6 @@ use crate::event::Mark;
 use crate::handles::lock;
 use crate::kernels::{Args, Kernel};
 use crate::machine::machine;
-use crate::memory::Kind;
 use crate::residency::blocks_in;
 use crate::stats::COUNTERS;
 use crate::stream::Stream;
@@ -79,8 +78,6 @@ impl Pattern {
         }
     }
 }
-
-const DISCARDED: u8 = 0xDB;
 
 impl Op {
     /// Whether a graph can hold it: managed-memory hints cannot be captured.
@@ -239,7 +236,7 @@ fn discard(ranges: &[(usize, usize)]) -> Answer {
     for (start, bytes) in ranges {
         if let Ok(base) = memory.managed_range(*start, *bytes).map(|found| found.base) {
             // So that whoever relies on the contents sees it.
-            pageable(memory.alias(*start, Kind::Managed), *bytes).fill(DISCARDED);
+            memory.lose(*start, *bytes);
             memory.discard(base, *start, *bytes);
         }
     }

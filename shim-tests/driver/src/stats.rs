@@ -31,11 +31,11 @@ counters! {
     populates,
     /// bytes of those blocks
     populated_bytes,
-    /// prefetch operations to a GPU that streams carried out
+    /// moves to a GPU that were carried out, by streams or the UVM module
     promote_calls,
     /// bytes that prefetches copied from host to a GPU
     promoted_bytes,
-    /// prefetch operations to the host that streams carried out
+    /// moves to the host that were carried out
     evict_calls,
     /// bytes that prefetches copied from a GPU to the host
     evicted_bytes,
@@ -49,7 +49,7 @@ counters! {
     driver_evicted_bytes,
     /// of the driver's evictions, blocks that running work used
     driver_evicted_in_use,
-    /// discard operations that streams carried out
+    /// discard operations that were carried out
     discard_calls,
     /// bytes discarded
     discarded_bytes,
@@ -89,6 +89,18 @@ counters! {
     held,
     /// accesses to memory that was not allocated
     illegal_accesses,
+    /// moves to a GPU that the UVM module made
+    uvm_promotes,
+    /// moves to the host that it made
+    uvm_evicts,
+    /// of those, how many it could not map for the program, whose view is protected
+    uvm_unmapped,
+    /// ranges that it discarded
+    uvm_discards,
+    /// calls that it refused
+    uvm_refusals,
+    /// requests with its numbers that came to other files
+    uvm_strays,
 }
 
 impl Counter {

@@ -71,7 +71,7 @@ fn functions_of_cuda_13_and_old_ones_get_their_own_arguments_a14() {
     let native = bench.native(&[], &[]);
     assert!(native.printed().contains("host: -1 -1\n"), "{native:?}");
     // Where there is managed memory to prefetch.
-    for place in &PLACES[..2] {
+    for place in &PLACES[..3] {
         assert_eq!(bench.shimmed(&[], place), native, "{place:?}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::{Bench, MIB};
 
 /// How work names its memory, and whether all of it is named, so that none need fault.
-const WORK: [(&str, bool); 8] = [
+pub(crate) const WORK: [(&str, bool); 8] = [
     ("kernels", true),
     ("copies", true),
     ("interior", true),

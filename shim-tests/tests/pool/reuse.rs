@@ -25,7 +25,7 @@ const STREAMS: [&str; 18] = [
 ];
 
 /// Those that are tried with hardly any room too, where each launch waits for work that is held.
-const CROWDED: [&str; 6] = [
+pub(crate) const CROWDED: [&str; 6] = [
     "one-then-another",
     "third",
     "per-thread",

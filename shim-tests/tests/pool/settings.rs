@@ -29,6 +29,7 @@ fn a_bad_value_gives_one_line_that_names_variable_value_and_what_is_used_b10() {
         ("VSHARE_LIMIT", &SIZES, "the budget and what the host has"),
         ("VSHARE_POLICY", &WORDS, "lru"),
         ("VSHARE_FREE_WAIT", &WORDS, "auto"),
+        ("VSHARE_ROAD", &WORDS, "auto"),
         ("VSHARE_DISABLE", &WORDS, "vshare is on"),
     ] {
         for value in values {
@@ -108,6 +109,7 @@ fn good_values_are_taken_without_a_word() {
         ("VSHARE_LIMIT", "900MB"),
         ("VSHARE_POLICY", "Demand"),
         ("VSHARE_FREE_WAIT", "never"),
+        ("VSHARE_ROAD", "Libcuda"),
         ("VSHARE_DISABLE", "no"),
     ] {
         bench.shimmed(&[], &[(name, value)]).printed();

@@ -48,6 +48,17 @@ pub enum FreeWait {
     Never,
 }
 
+/// Through what memory moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Road {
+    /// The kernel module's own calls where they do what they should, else libcuda's.
+    Auto,
+    /// The same, but where they cannot be had that is said.
+    Direct,
+    /// Libcuda's calls.
+    Libcuda,
+}
+
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
@@ -61,6 +72,8 @@ pub struct Config {
     pub policy: Policy,
     /// `VSHARE_FREE_WAIT`.
     pub free_wait: FreeWait,
+    /// `VSHARE_ROAD`.
+    pub road: Road,
     /// `VSHARE_TELEMETRY`: publish a segment in shared memory.
     pub telemetry: bool,
     /// `VSHARE_RUN`: the number by which `vshare run` finds the segments of what it started; 0 for none.
@@ -75,6 +88,7 @@ impl Default for Config {
             limit: None,
             policy: Policy::Auto,
             free_wait: FreeWait::Auto,
+            road: Road::Auto,
             telemetry: true,
             run: 0,
         }
@@ -151,6 +165,21 @@ pub const VARIABLES: &[Variable] = &[
                     ("auto", FreeWait::Auto),
                     ("always", FreeWait::Always),
                     ("never", FreeWait::Never),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Variable {
+        name: "VSHARE_ROAD",
+        default: "auto",
+        read: |config, text| {
+            config.road = choice(
+                text,
+                &[
+                    ("auto", Road::Auto),
+                    ("direct", Road::Direct),
+                    ("libcuda", Road::Libcuda),
                 ],
             )?;
             Ok(())
@@ -260,6 +289,7 @@ mod tests {
             Some(Size::Percent(50.0))
         );
         assert_eq!(with("VSHARE_POLICY", "Demand").0.policy, Policy::Demand);
+        assert_eq!(with("VSHARE_ROAD", "libcuda").0.road, Road::Libcuda);
         assert!(with("VSHARE_DISABLE", "1").0.disabled);
         assert!(!with("VSHARE_DISABLE", "off").0.disabled);
     }

@@ -3,6 +3,7 @@
 use crate::clock::Deadline;
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUstream};
 use crate::process::{self, Sums};
+use crate::uvm::Road;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
 use vshare_core::block::{BlockId, Slot};
@@ -43,9 +44,11 @@ pub(crate) struct Owned {
     /// Streams of ours for moves to the device and to the host.
     pub(crate) inward: CUstream,
     pub(crate) outward: CUstream,
+    /// By which road its memory moves.
+    pub(crate) road: Road,
     /// Recorded behind moves to the device, for work to wait for.
     pub(crate) arrival: CUevent,
-    /// Moves to the device that were begun.
+    /// Moves to the device that were begun, and may not have ended.
     pub(crate) begun: u64,
     /// Whether the driver can drop pages: until it says otherwise.
     pub(crate) can_drop: bool,

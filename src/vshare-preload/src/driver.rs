@@ -103,6 +103,8 @@ calls! {
     prefetch_v1 = c"cuMemPrefetchAsync" (address: CUdeviceptr, bytes: usize, to: CUdevice, stream: CUstream);
     prefetch_v2 = c"cuMemPrefetchAsync_v2" (address: CUdeviceptr, bytes: usize, to: CUmemLocation, flags: u32, stream: CUstream);
     discard_batch = c"cuMemDiscardBatchAsync" (addresses: *mut CUdeviceptr, sizes: *mut usize, count: usize, flags: u64, stream: CUstream);
+    memcpy_in = c"cuMemcpyHtoDAsync_v2" (to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+    memcpy_out = c"cuMemcpyDtoHAsync_v2" (to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     stream_create = c"cuStreamCreate" (stream: *mut CUstream, flags: u32);
     stream_synchronize_call = c"cuStreamSynchronize" (stream: CUstream);
     stream_wait = c"cuStreamWaitEvent" (stream: CUstream, event: CUevent, flags: u32);
@@ -335,6 +337,22 @@ pub(crate) fn discard(ranges: &[(u64, u64)], stream: CUstream) -> Answer<()> {
         0,
         stream,
     )
+}
+
+/// Copies words to the device, in a stream's order.
+pub(crate) fn copy_in(to: u64, from: &[u64], stream: CUstream) -> Answer<()> {
+    memcpy_in(
+        CUdeviceptr(to),
+        from.as_ptr().cast(),
+        size_of_val(from),
+        stream,
+    )
+}
+
+/// Copies words from the device, in a stream's order. They are there when the call returns: this is no pinned memory.
+pub(crate) fn copy_out(to: &mut [u64], from: u64, stream: CUstream) -> Answer<()> {
+    let bytes = size_of_val(to);
+    memcpy_out(to.as_mut_ptr().cast(), CUdeviceptr(from), bytes, stream)
 }
 
 /// A stream that waits for no default stream.

@@ -1,14 +1,16 @@
 //! The road on which memory moves: what the driver is asked for, and nothing of when.
 //!
-//! One interface for every road there may be; now there is libcuda's prefetch. Moves to the device
-//! are only begun within the call: [`order`] puts work behind them. Moves to the host are made within
-//! the call, because the room they leave is used at once.
+//! One interface for the two roads there are. On the direct one, the kernel module's own calls, a move is
+//! made when its call returns. On libcuda's, moves to the device are only begun within the call: [`order`]
+//! puts work behind them; moves to the host are made within the call, because the room they leave is used
+//! at once. What the direct road refuses, libcuda's does instead. Several threads may move at once.
 
 use crate::arenas::Kind;
 use crate::clock;
 use crate::cuda::{CUcontext, CUdevice, CUresult, CUstream};
-use crate::driver::{self, To};
+use crate::driver::{self, Answer, To};
 use crate::streams::Key;
+use crate::uvm::{self, Refused, Road};
 use crate::visits::Visit;
 use crate::{mover, process, report};
 use vshare_core::block::Run;
@@ -19,6 +21,9 @@ use vshare_shm::record::Record;
 /// threads, which wait for the driver's lock meanwhile, wait less than a millisecond.
 pub(crate) const PIECE: u64 = 16;
 
+/// Threads that fill the link in one direction on the direct road; through libcuda one does what several do.
+const DIRECT_THREADS: usize = 3;
+
 /// What a move needs to know of its arena.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -26,6 +31,14 @@ struct Way {
     device: CUdevice,
     inward: CUstream,
     outward: CUstream,
+    road: Road,
+}
+
+/// How far a move has come when its call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Made,
+    Begun,
 }
 
 /// Moves in an arena: while it lives, its context does not end.
@@ -46,6 +59,7 @@ impl Busy {
             device: owned.device,
             inward: owned.inward,
             outward: owned.outward,
+            road: owned.road,
         };
         Some(Self {
             way,
@@ -56,6 +70,7 @@ impl Busy {
 
 /// Brings fresh pages to the device, before anything uses them.
 pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
+    let before = begun(context);
     // What could not be brought is faulted in by its first use.
     _ = bring(
         context,
@@ -64,7 +79,13 @@ pub(crate) fn populate(context: CUcontext, runs: &[Run]) {
             ..Fetch::default()
         },
     );
-    wait(context);
+    if begun(context) != before {
+        wait(context);
+    }
+}
+
+fn begun(context: CUcontext) -> Option<u64> {
+    Some(process::state().arenas.of(context)?.begun)
 }
 
 /// Puts a stream's further work behind the moves to the device that were begun before, by whichever
@@ -114,8 +135,10 @@ pub(crate) fn wait(context: CUcontext) {
 }
 
 /// How many threads move pages of an arena in one direction.
-pub(crate) fn threads(_context: CUcontext) -> usize {
-    1
+pub(crate) fn threads(context: CUcontext) -> usize {
+    let mut state = process::state();
+    let direct = state.arenas.of(context).and_then(|o| o.road.direct());
+    if direct.is_some() { DIRECT_THREADS } else { 1 }
 }
 
 /// Brings in what was planned. What cannot be brought stays where it is, for the work to fault in:
@@ -132,26 +155,21 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
 /// Brings in one piece: with its data, or without. What cannot be brought stays where it is.
 pub(crate) fn bring_run(context: CUcontext, run: Run, with_data: bool) -> bool {
     let Some(busy) = Busy::new(context) else {
-        arrived(context, run, false);
+        arrived(context, run, Err(CUresult::INVALID_CONTEXT));
         return false;
     };
     let way = busy.way;
     if way.kind == Kind::Device {
-        arrived(context, run, true);
+        arrived(context, run, Ok(Move::Made));
         return true;
     }
     let Some((address, bytes)) = span(context, run) else {
         return false;
     };
     let start = clock::nanoseconds();
-    let moved = driver::outside_captures(|| {
-        driver::in_context(context, || {
-            driver::prefetch(address, bytes, To::Device(way.device), way.inward)
-        })
-    });
-    let ok = driver::noted("cuMemPrefetchAsync", bytes, moved).is_ok();
-    arrived(context, run, ok);
-    if !ok {
+    let moved = driver::outside_captures(|| promote(context, way, address, bytes));
+    arrived(context, run, moved);
+    if moved.is_err() {
         return false;
     }
     let nanoseconds = clock::nanoseconds() - start;
@@ -172,13 +190,40 @@ pub(crate) fn bring_run(context: CUcontext, run: Run, with_data: bool) -> bool {
     true
 }
 
-fn arrived(context: CUcontext, run: Run, ok: bool) {
+fn promote(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<Move> {
+    if let Some(direct) = way.road.direct() {
+        let moved = direct.promote(address, bytes);
+        if was_direct("UVM_MIGRATE", bytes, moved) {
+            return Ok(Move::Made);
+        }
+    }
+    let moved = driver::in_context(context, || {
+        driver::prefetch(address, bytes, To::Device(way.device), way.inward)
+    });
+    driver::noted("cuMemPrefetchAsync", bytes, moved).map(|()| Move::Begun)
+}
+
+/// Whether the direct road has done what it was asked for. If not, it is never asked again.
+fn was_direct(call: &'static str, bytes: u64, answer: Result<(), Refused>) -> bool {
+    if let Err(refused) = answer {
+        let device = driver::current_device().unwrap_or(CUdevice(0));
+        report::driver_failed(call, refused.code(), bytes, device);
+        uvm::give_up();
+        return false;
+    }
+    report::add(report::DIRECT_MOVES, 1);
+    true
+}
+
+fn arrived(context: CUcontext, run: Run, moved: Answer<Move>) {
     let mut state = process::state();
     if let Some(owned) = state.arenas.of(context) {
-        owned.arena.arrived(run, ok);
-        owned.failures += u64::from(!ok);
-        // Together: whoever finds the pages there must come behind their move.
-        owned.begun += 1;
+        owned.arena.arrived(run, moved.is_ok());
+        owned.failures += u64::from(moved.is_err());
+        if moved != Ok(Move::Made) {
+            // Together: whoever finds the pages there must come behind their move.
+            owned.begun += 1;
+        }
     }
     state.arenas.publish();
     drop(state);
@@ -191,13 +236,7 @@ pub(crate) fn evict(context: CUcontext, run: Run) {
     let start = clock::nanoseconds();
     let moved = busy.as_ref().and_then(|busy| {
         let (address, bytes) = span(context, run)?;
-        let outward = busy.way.outward;
-        let moved = driver::in_context(context, || {
-            driver::prefetch(address, bytes, To::Host, outward)?;
-            // For the case that the driver deferred the move.
-            driver::stream_synchronize(outward)
-        });
-        driver::noted("cuMemPrefetchAsync", bytes, moved).ok()?;
+        send(context, busy.way, address, bytes).ok()?;
         Some((busy.way.device, address, bytes))
     });
     left(context, run, false, moved.is_some());
@@ -215,6 +254,21 @@ pub(crate) fn evict(context: CUcontext, run: Run) {
     }
 }
 
+fn send(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<()> {
+    if let Some(direct) = way.road.direct() {
+        let moved = direct.evict(address, bytes);
+        if was_direct("UVM_MIGRATE", bytes, moved) {
+            return Ok(());
+        }
+    }
+    let moved = driver::in_context(context, || {
+        driver::prefetch(address, bytes, To::Host, way.outward)?;
+        // For the case that the driver deferred the move.
+        driver::stream_synchronize(way.outward)
+    });
+    driver::noted("cuMemPrefetchAsync", bytes, moved)
+}
+
 /// Gives up pages that nobody will read, without copying them. The driver keeps them on a list from
 /// which it takes at once what anyone needs; they are not moved to the host, which would take host
 /// memory for them and the time to clear it. `false`: they stay, and this is not to be tried again.
@@ -225,10 +279,7 @@ pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) -> bool {
     let dropped = busy
         .as_ref()
         .map_or(Err(CUresult::INVALID_CONTEXT), |busy| {
-            driver::in_context(context, || {
-                driver::discard(&spans, busy.way.outward)?;
-                driver::stream_synchronize(busy.way.outward)
-            })
+            driver::in_context(context, || discard(busy.way, &spans))
         });
     let ok = match dropped {
         Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => false,
@@ -245,6 +296,19 @@ pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) -> bool {
         report::add(report::DROPPED_BYTES, spans.iter().map(|s| s.1).sum());
     }
     ok
+}
+
+fn discard(way: Way, spans: &[(u64, u64)]) -> Answer<()> {
+    if let Some(direct) = way.road.direct().filter(|direct| direct.can_discard()) {
+        let discarded = spans.iter().all(|&(address, bytes)| {
+            was_direct("UVM_DISCARD", bytes, direct.discard(address, bytes))
+        });
+        if discarded {
+            return Ok(());
+        }
+    }
+    driver::discard(spans, way.outward)?;
+    driver::stream_synchronize(way.outward)
 }
 
 fn left(context: CUcontext, run: Run, dropped: bool, ok: bool) {

@@ -4,7 +4,8 @@ use crate::arenas::{Kind, Owned};
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult, CUstream};
 use crate::driver::{self, Answer};
-use crate::{headroom, mover, notice, process, report};
+use crate::uvm::Road;
+use crate::{headroom, mover, notice, process, report, trial};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vshare_core::arena::{Arena, Terms};
@@ -95,6 +96,10 @@ fn make(context: CUcontext) -> Answer<Owned> {
         budget,
         inward,
         outward,
+        road: match kind {
+            Kind::Managed => Road::Untried,
+            Kind::Device => Road::Libcuda,
+        },
         arrival: arrival.unwrap_or(CUevent::NULL),
         begun: 0,
         can_drop: true,
@@ -253,12 +258,15 @@ pub(crate) fn extend(context: CUcontext, pages: u64) -> Answer<()> {
             answer
         })
     });
+    // While the extent is nobody's.
+    let road = got.ok().and_then(|extent| trial::road(context, extent));
     let mut state = process::state();
     let Some(owned) = state.arenas.of(context) else {
         // The context has ended meanwhile, and what it had with it.
         return Err(CUresult::INVALID_CONTEXT);
     };
     owned.extending = false;
+    owned.road = road.unwrap_or(owned.road);
     if let Ok((base, bytes)) = got {
         owned.arena.add_extent(base, bytes);
         state.arenas.publish_bounds();

@@ -134,6 +134,8 @@ counters! {
     POPULATE_NANOSECONDS     "populate_nanoseconds"     Counter Nanoseconds "time in the calls that give GPU pages";
     DROP_NANOSECONDS         "drop_nanoseconds"         Counter Nanoseconds "time in the calls that take freed memory off the GPU";
     FREE_WAITS               "free_waits"               Counter Count       "frees that waited for work in flight, as the driver's do";
+    DIRECT_MOVES             "direct_moves"             Counter Count       "moves and drops that the kernel module's own calls made, without libcuda";
+    ROAD_FALLBACKS           "road_fallbacks"           Counter Count       "times those calls failed their trial or a move, so that libcuda's are used";
     // Looking ahead.
     PLANS                    "plans"                    Counter Count       "plans made of what the program is expected to do";
     PLANS_BROKEN             "plans_broken"             Counter Count       "plans that the program did not keep to";

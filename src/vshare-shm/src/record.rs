@@ -61,11 +61,12 @@ impl CallName {
         Self(bytes)
     }
 
-    /// The name, as CUDA spells it but for the cut.
+    /// The name, as CUDA spells it but for the cut. Calls of the UVM kernel module are not CUDA's.
     pub fn text(&self) -> String {
         let mut bytes = self.0.as_flattened().to_vec();
         bytes.truncate(bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len()));
-        format!("cu{}", String::from_utf8_lossy(&bytes))
+        let prefix = if bytes.starts_with(b"UVM_") { "" } else { "cu" };
+        format!("{prefix}{}", String::from_utf8_lossy(&bytes))
     }
 
     fn words(self) -> [u64; 2] {
@@ -361,6 +362,7 @@ mod tests {
     #[test]
     fn a_call_keeps_sixteen_bytes_of_its_name() {
         assert_eq!(CallName::new("cuMemFree_v2").text(), "cuMemFree_v2");
+        assert_eq!(CallName::new("UVM_MIGRATE").text(), "UVM_MIGRATE");
         assert_eq!(
             CallName::new("cuMemPrefetchAsync").text(),
             "cuMemPrefetchAsync"

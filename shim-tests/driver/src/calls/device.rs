@@ -46,13 +46,18 @@ fn put_text(out: Out<u8>, len: i32, text: &str) -> Answer {
 }
 
 fn get_uuid(_: &Call, uuid: Out<[u64; 2]>, dev: CUdevice) -> Answer {
-    let device = u8::try_from(device(dev)?).map_err(|_| CuError::INVALID_DEVICE)?;
-    let mut bytes = *b"simulated gpu \0\0";
-    if let Some(last) = bytes.last_mut() {
-        *last = device;
-    }
+    let bytes = self::uuid(device(dev)?)?;
     uuid.required()?;
     uuid.cast::<CUuuid>().put(CUuuid(bytes))
+}
+
+/// What tells a device from all others.
+pub(crate) fn uuid(device: usize) -> Result<[u8; 16], CuError> {
+    let mut bytes = *b"simulated gpu \0\0";
+    if let Some(last) = bytes.last_mut() {
+        *last = u8::try_from(device).map_err(|_| CuError::INVALID_DEVICE)?;
+    }
+    Ok(bytes)
 }
 
 /// The 32-bit version says as much as it can.

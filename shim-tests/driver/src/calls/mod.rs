@@ -22,6 +22,8 @@ mod settings;
 mod shaped;
 mod stream;
 
+pub(crate) use device::uuid;
+
 use crate::table::Entry;
 
 /// Every exported function of CUDA's.
