@@ -8,6 +8,8 @@
 //! The one dangerous act is to *drop* a page, which loses its contents. Only pages that no block
 //! owns are dropped, and only when all work that was submitted before they were freed has ended.
 
+mod missing;
+
 use crate::block::{BlockId, Run};
 use crate::queue::Queue;
 use crate::ranges::Ranges;
@@ -293,11 +295,7 @@ impl Residency {
     /// Pages of these blocks that are missing, if they do not all find room now; 0 if they do.
     #[must_use]
     pub fn shortage(&self, ids: &[BlockId]) -> u64 {
-        let missing: u64 = ids
-            .iter()
-            .filter_map(|id| self.blocks.get(id.index()))
-            .map(|b| b.run.map_or(0, |run| run.pages - b.here))
-            .sum();
+        let missing = self.missing_of(ids);
         if missing > self.room() { missing } else { 0 }
     }
 
