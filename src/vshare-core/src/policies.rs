@@ -6,6 +6,7 @@ use crate::block::BlockId;
 use crate::residency::{Fetch, Leave, Order};
 use crate::trace::Work;
 use crate::units::PAGE;
+use alloc::boxed::Box;
 
 /// Pages in one move.
 pub const PIECE: u64 = 16;
@@ -85,6 +86,20 @@ pub trait Policy {
     fn leave(&mut self, arena: &mut Arena, need: u64, ended: &dyn Fn(u64) -> bool) -> Leave {
         arena.leave(need, PIECE, true, ended)
     }
+}
+
+/// The names of all policies.
+pub const NAMES: [&str; 3] = ["lru", "demand", "zerocopy"];
+
+/// A new policy of that name, for one replay.
+#[must_use]
+pub fn named(name: &str) -> Option<Box<dyn Policy>> {
+    Some(match name {
+        "lru" => Box::new(Lru),
+        "demand" => Box::new(Demand),
+        "zerocopy" => Box::new(ZeroCopy),
+        _ => return None,
+    })
 }
 
 /// What was used longest ago leaves; what work needs is fetched before it.
