@@ -171,7 +171,7 @@ fn bounds(trace: &Trace, pages: u64, window: &Window, link: &Link) -> Bound {
     Bound {
         bytes_in,
         bytes_out,
-        ideal: ideal::time(trace, &plan, pages, window.first, link),
+        ideal: ideal::time(trace, pages, window, link),
     }
 }
 

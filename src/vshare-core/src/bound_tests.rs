@@ -215,18 +215,14 @@ fn what_one_piece_of_work_lacks_room_for_is_streamed_each_time() {
     let trace = trace(&steps);
     // Ten pages, room for seven: three in and three out between each two.
     assert_eq!(moved(&trace, 7), (6, 6));
-    let plan = plan(&trace, 7, &whole(&trace));
-    let ideal = crate::ideal::time(&trace, &plan, 7, 0, &Link::default());
+    let ideal = crate::ideal::time(&trace, 7, &whole(&trace), &Link::default());
     assert!(ideal.time >= ideal.sum, "{ideal:?}");
 }
 
 #[test]
 fn the_least_time_is_that_of_the_work_where_all_fits_and_that_of_the_link_where_it_does_not() {
     let scan = trace(&cyclic(100, 10));
-    let time = |budget| {
-        let plan = plan(&scan, budget, &whole(&scan));
-        crate::ideal::time(&scan, &plan, budget, 0, &Link::default())
-    };
+    let time = |budget| crate::ideal::time(&scan, budget, &whole(&scan), &Link::default());
     let fits = time(100);
     assert_eq!((fits.time, fits.compute), (1_000_000, 1_000_000));
     let tight = time(50);
@@ -245,8 +241,7 @@ fn random_plans_can_be_carried_out() {
     for _ in 0..300 {
         let trace = trace(&random_steps(&mut random));
         for budget in 1..6 {
-            let plan = plan(&trace, budget, &whole(&trace));
-            let ideal = crate::ideal::time(&trace, &plan, budget, 0, &Link::default());
+            let ideal = crate::ideal::time(&trace, budget, &whole(&trace), &Link::default());
             assert!(ideal.time >= ideal.least, "{trace:?} {budget} {ideal:?}");
         }
     }

@@ -3,12 +3,13 @@
 //!
 //! Work runs in its order. Pages leave as soon as their last use has ended, those first whose room is needed
 //! first, and come in in the order of need as far ahead as there is room. A dead page's room is there at
-//! once. Fewest bytes are not always least time: where both directions are busy, another plan may be a
-//! little faster than this.
+//! once. Fewest bytes are not always least time: a plan that fills the budget leaves no room in which to
+//! move ahead of need, so some of it is kept for that, as much as makes it fastest. Another plan may
+//! still be a little faster; [`Ideal::least`] is what none can be faster than.
 
-use crate::bound::{Out, Plan};
+use crate::bound::{self, Out, Plan};
 use crate::link::{Link, float, whole};
-use crate::trace::Trace;
+use crate::trace::{Trace, Window};
 use crate::units::PAGE;
 use alloc::collections::BinaryHeap;
 use alloc::vec;
@@ -21,7 +22,7 @@ const PIECE: u64 = 16;
 /// Times, in nanoseconds, of the part of a trace that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ideal {
-    /// What the plan takes.
+    /// What the best of the plans takes.
     pub time: u64,
     /// What the work takes with everything on the device.
     pub compute: u64,
@@ -31,14 +32,26 @@ pub struct Ideal {
     pub least: u64,
 }
 
-/// Carries out a plan for a budget in pages; counts from the work `first` on.
+/// Parts of the budget that are tried as room in which to move, in 1/64.
+const RESERVES: [u64; 7] = [0, 1, 2, 4, 8, 16, 24];
+
+/// The times for a budget in pages, of what counts.
 #[must_use]
-pub fn time(trace: &Trace, plan: &Plan, budget: u64, first: usize, link: &Link) -> Ideal {
+pub fn time(trace: &Trace, budget: u64, window: &Window, link: &Link) -> Ideal {
+    let first = window.first;
     let compute = trace.works().iter().skip(first).map(|w| w.device_ns).sum();
-    let (into, out) = plan.bytes(first);
+    let (into, out) = bound::plan(trace, budget, window).bytes(first);
     let (into, out) = (float(into) / link.into, float(out) / link.out);
+    let with_reserve = |part: u64| {
+        let plan = bound::plan(trace, budget - budget * part / 64, window);
+        Running::new(trace, &plan, budget, link).run(first)
+    };
     Ideal {
-        time: Running::new(trace, plan, budget, link).run(first),
+        time: RESERVES
+            .into_iter()
+            .filter_map(with_reserve)
+            .min()
+            .unwrap_or(0),
         compute,
         sum: compute.max(whole(into + out)),
         least: compute.max(whole(into)).max(whole(out)),
@@ -104,7 +117,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn run(mut self, first: usize) -> u64 {
+    fn run(mut self, first: usize) -> Option<u64> {
         let mut start = 0.0;
         self.free(0);
         while self.work < self.trace.works().len() {
@@ -112,13 +125,13 @@ impl<'a> Running<'a> {
             self.begin();
             if !self.advance() {
                 // Cannot be: a plan can always be carried out. No time is better than no end.
-                return 0;
+                return None;
             }
             if before < first && self.work >= first {
                 start = self.now;
             }
         }
-        whole(self.now - start)
+        Some(whole(self.now - start))
     }
 
     /// Begins all that can begin now.

@@ -269,6 +269,12 @@ impl Replay<'_> {
     }
 
     fn prepare(&mut self, number: usize) {
+        if number > 0 && number == self.first {
+            self.start = Outcome {
+                time: self.start.time,
+                ..self.counted
+            };
+        }
         let tick = self.next_tick();
         let pieces = self
             .trace
@@ -402,8 +408,8 @@ impl Replay<'_> {
         self.fresh = true;
         self.policy.ended(&mut self.arena, work.number);
         if work.number + 1 == self.first {
-            self.counted.time = whole(self.now);
-            self.start = self.counted;
+            // Behind the launching thread's time at which the counting of all else began.
+            self.start.time = whole(self.now);
         }
     }
 

@@ -1,38 +1,45 @@
 //! Whether a trace repeats itself, and after how much work.
 
 use super::{Trace, Work};
-use alloc::vec::Vec;
 
 /// One in so many pieces of work may differ: programs log, and look at their loss now and then.
-const STRAYS: usize = 50;
+const STRAYS: usize = 25;
 
 /// The fewest pieces of work after which all from `first` on repeats what was before. A loop within the
 /// step is no period: what follows it does not repeat after so few.
 pub(super) fn of(trace: &Trace, first: usize) -> Option<usize> {
-    let keys: Vec<u64> = trace.works().iter().map(|w| key(trace, w)).collect();
-    let (&last, before) = keys.split_last()?;
-    let longest = keys.len() / 2;
-    (1..=longest)
-        .filter(|&period| {
-            before.len().checked_sub(period).and_then(|i| before.get(i)) == Some(&last)
+    let count = trace.works().len();
+    (1..=count / 2).find(|&period| {
+        // Most are out after the look at the last one.
+        different(trace, count - 1, period).next().is_none() && repeats(trace, first, period)
+    })
+}
+
+fn repeats(trace: &Trace, first: usize, period: usize) -> bool {
+    let from = first.max(period);
+    let compared = trace.works().len() - from;
+    let may = compared / STRAYS;
+    compared >= period && different(trace, from, period).take(may + 1).count() <= may
+}
+
+/// Work from `from` on that is unlike that a period before.
+fn different(trace: &Trace, from: usize, period: usize) -> impl Iterator<Item = usize> + '_ {
+    let now = trace.works().iter().skip(from);
+    let then = trace.works().iter().enumerate().skip(from - period);
+    now.zip(then)
+        .filter(|&(now, (number, then))| !is_like(trace, now, then, number))
+        .map(|(_, (number, _))| number)
+}
+
+/// Whether work is like earlier work, whose number is `number`: alike, and on the same blocks, or on
+/// blocks of the same sizes that were not there yet.
+fn is_like(trace: &Trace, now: &Work, then: &Work, number: usize) -> bool {
+    let (pieces, earlier) = (trace.pieces(now), trace.pieces(then));
+    now.signature == then.signature
+        && now.function == then.function
+        && pieces.len() == earlier.len()
+        && pieces.iter().zip(earlier).all(|(&a, &b)| {
+            let block = trace.blocks().get(a);
+            a == b || block.is_some_and(|a| a.born > number && a.pages == trace.pages(b))
         })
-        .find(|&period| repeats(&keys, first.max(period), period))
-}
-
-fn repeats(keys: &[u64], from: usize, period: usize) -> bool {
-    let (Some(now), Some(then)) = (keys.get(from..), keys.get(from - period..)) else {
-        return false;
-    };
-    let may = now.len() / STRAYS;
-    let strays = now.iter().zip(then).filter(|(a, b)| a != b);
-    now.len() >= period && strays.take(may + 1).count() <= may
-}
-
-/// What makes two pieces of work alike. Blocks' numbers differ from step to step; their sizes do not.
-fn key(trace: &Trace, work: &Work) -> u64 {
-    let mut key = work.signature ^ u64::from(work.function).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for &piece in trace.pieces(work) {
-        key = (key ^ trace.pages(piece)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    key
 }

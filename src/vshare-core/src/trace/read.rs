@@ -19,7 +19,7 @@ const LONGEST_NS: u64 = 86_400_000_000_000;
 pub struct Block {
     /// Its size.
     pub pages: u64,
-    /// The piece of work before which it was allocated.
+    /// Pieces of work before its allocation.
     pub born: usize,
 }
 
