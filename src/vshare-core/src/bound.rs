@@ -73,6 +73,8 @@ pub struct Plan {
     pub outs: Vec<Out>,
     /// What is freed while it is in.
     pub freed: Vec<Freed>,
+    /// Pages that are in during each piece of work.
+    pub resident: Vec<u64>,
 }
 
 impl Plan {
@@ -212,6 +214,7 @@ impl Belady<'_> {
             excess -= streamed;
             self.bring(work, next, block, streamed);
         }
+        self.plan.resident.push(self.resident);
     }
 
     fn missing(&self, block: usize) -> u64 {

@@ -2,12 +2,15 @@
 //! early as it can be.
 //!
 //! Work runs in its order. Pages leave as soon as their last use has ended, those first whose room is needed
-//! first, and come in in the order of need as far ahead as there is room. A dead page's room is there at
+//! first. They come in in the order of need, as early as the plan has room for them from then until they are
+//! used; what is written for the first time takes its room when its work begins. A dead page's room is there at
 //! once. Fewest bytes are not always least time: a plan that fills the budget leaves no room in which to
 //! move ahead of need, so some of it is kept for that, as much as makes it fastest. Another plan may
 //! still be a little faster; [`Ideal::least`] is what none can be faster than.
 
-use crate::bound::{self, Out, Plan};
+mod profile;
+
+use crate::bound::{self, In, Out, Plan};
 use crate::link::{Link, float, whole};
 use crate::trace::{Trace, Window};
 use crate::units::PAGE;
@@ -15,6 +18,7 @@ use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use profile::{Profile, signed};
 
 /// Pages in one move.
 const PIECE: u64 = 16;
@@ -71,13 +75,18 @@ struct Running<'a> {
     trace: &'a Trace,
     plan: &'a Plan,
     link: &'a Link,
+    budget: u64,
     now: f64,
-    /// Pages that may still come in.
-    room: u64,
-    /// The next of the plan's lists.
+    /// Pages that are in or coming in.
+    resident: u64,
+    /// The same at each piece of work, as far as it is known, once all that can leave has.
+    profile: Profile,
+    /// What is copied in, and the next of it, of which so many pages have been begun.
+    ins: Vec<In>,
     next_in: usize,
-    /// Pages of it that have been begun.
     begun: u64,
+    /// Pages that each piece of work writes for the first time.
+    first: Vec<u64>,
     next_freed: usize,
     /// Outs by the work that they come after, and how many of them may go.
     by_last: Vec<(usize, usize)>,
@@ -97,14 +106,28 @@ impl<'a> Running<'a> {
     fn new(trace: &'a Trace, plan: &'a Plan, budget: u64, link: &'a Link) -> Self {
         let mut by_last: Vec<_> = (0..).zip(&plan.outs).map(|(i, o)| (o.after, i)).collect();
         by_last.sort_unstable();
+        let mut profile = Profile::new(&plan.resident);
+        for out in plan.outs.iter().filter(|o| !o.streamed) {
+            profile.add(out.after + 1..out.before, -signed(out.pages));
+        }
+        let mut first = vec![0; trace.works().len()];
+        for into in plan.ins.iter().filter(|i| !i.copied && !i.streamed) {
+            if let Some(first) = first.get_mut(into.work) {
+                *first += into.pages;
+            }
+        }
         Self {
             trace,
             plan,
             link,
+            budget,
             now: 0.0,
-            room: budget,
+            resident: 0,
+            profile,
+            ins: plan.ins.iter().filter(|i| i.copied).copied().collect(),
             next_in: 0,
             begun: 0,
+            first,
             next_freed: 0,
             by_last,
             next_out: 0,
@@ -147,67 +170,54 @@ impl<'a> Running<'a> {
     }
 
     fn begin_work(&mut self) -> bool {
-        let arrived = match self.plan.ins.get(self.next_in) {
-            Some(next) => next.work > self.work,
-            None => true,
-        };
-        // What has been begun for later work need not be here.
-        let under_way = self.into.is_some() && !self.is_begun_for_later();
+        let is_for_now = |into: Option<&In>| into.is_some_and(|i| i.work <= self.work);
+        let wanted = is_for_now(self.ins.get(self.next_in));
+        // The last that was begun may be under way still.
+        let last = self.next_in.checked_sub(1).and_then(|i| self.ins.get(i));
+        let coming = self.into.is_some() && self.begun == 0 && is_for_now(last);
+        let first = self.first.get(self.work).copied().unwrap_or(0);
         let Some(work) = self.trace.works().get(self.work) else {
             return false;
         };
-        if !arrived || under_way {
+        if wanted || coming || self.resident + first > self.budget {
             return false;
         }
+        self.resident += first;
         self.until = Some(self.now + float(work.device_ns));
         true
     }
 
-    fn is_begun_for_later(&self) -> bool {
-        let current = if self.begun > 0 {
-            self.plan.ins.get(self.next_in)
-        } else {
-            self.next_in
-                .checked_sub(1)
-                .and_then(|i| self.plan.ins.get(i))
-        };
-        current.is_none_or(|i| i.work > self.work)
-    }
-
     fn begin_in(&mut self) -> bool {
-        let Some(next) = self.plan.ins.get(self.next_in) else {
+        let Some(&next) = self.ins.get(self.next_in) else {
             return false;
         };
-        if next.copied
-            && self
-                .left
-                .get(next.block)
-                .is_some_and(|&l| l < next.after_out)
+        if self
+            .left
+            .get(next.block)
+            .is_some_and(|&l| l < next.after_out)
         {
             return false;
         }
-        let mut pages = next.pages - self.begun;
+        let mut pages = PIECE.min(next.pages - self.begun);
         if !next.streamed {
-            pages = pages.min(self.room);
-        }
-        if next.copied {
-            pages = pages.min(PIECE);
-        }
-        if pages == 0 {
-            return false;
-        }
-        if !next.streamed {
-            self.room -= pages;
+            // During the work itself they are in the plan.
+            let until = self.work.min(next.work)..next.work;
+            let planned = self.profile.most(until.clone());
+            let room = signed(self.budget) - planned.max(signed(self.resident));
+            pages = pages.min(u64::try_from(room).unwrap_or(0));
+            if pages == 0 {
+                return false;
+            }
+            self.profile.add(until, signed(pages));
+            self.resident += pages;
         }
         self.begun += pages;
-        if next.copied {
-            self.into = Some(Move {
-                left: float(pages * PAGE),
-                block: next.block,
-                pages,
-                room: 0,
-            });
-        }
+        self.into = Some(Move {
+            left: float(pages * PAGE),
+            block: next.block,
+            pages,
+            room: 0,
+        });
         if self.begun == next.pages {
             self.begun = 0;
             self.next_in += 1;
@@ -273,7 +283,7 @@ impl<'a> Running<'a> {
     }
 
     fn gone(&mut self, block: usize, pages: u64, room: u64) {
-        self.room += room;
+        self.resident = self.resident.saturating_sub(room);
         if let Some(left) = self.left.get_mut(block) {
             *left += pages;
         }
@@ -306,7 +316,7 @@ impl<'a> Running<'a> {
             && freed.works <= works
         {
             self.next_freed += 1;
-            self.room += freed.pages;
+            self.resident = self.resident.saturating_sub(freed.pages);
         }
     }
 }
