@@ -44,11 +44,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATTERN", conflicts_with = "traces",
           value_parser = PossibleValuesParser::new(patterns::names()))]
     generate: Option<String>,
-    /// With --generate: the number from which random patterns are made
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "generate")]
-    seed: u64,
+    /// With --generate: the number from which random patterns are made [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// With --generate: write the trace to a file instead of replaying it
-    #[arg(long, value_name = "FILE", requires = "generate")]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -82,7 +82,7 @@ fn rates(text: &str) -> Result<[f64; 4], String> {
 pub(crate) fn sim(options: &Options) -> Result<ExitCode, Failure> {
     let mut sheets = Vec::new();
     if let Some(name) = &options.generate {
-        let bytes = patterns::generate(name, options.seed)
+        let bytes = patterns::generate(name, options.seed.unwrap_or(1))
             .ok_or_else(|| Failure::with_code(format!("{name}: no such pattern"), 2))?;
         if let Some(out) = &options.out {
             std::fs::write(out, bytes).map_err(|error| {
@@ -93,6 +93,12 @@ pub(crate) fn sim(options: &Options) -> Result<ExitCode, Failure> {
         let trace = Trace::read(&bytes)
             .map_err(|error| Failure::new(format!("the pattern {name}: {error}")))?;
         sheets.push(sheet(name.clone(), &trace, options)?);
+    } else if options.out.is_some() || options.seed.is_some() {
+        // clap waives what an option requires where something that conflicts with that is there.
+        return Err(Failure::with_code(
+            "--out and --seed are for generated traces: name a pattern with --generate",
+            2,
+        ));
     }
     for path in &options.traces {
         let trace = read(path)?;
