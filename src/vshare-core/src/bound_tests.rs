@@ -246,3 +246,18 @@ fn random_plans_can_be_carried_out() {
         }
     }
 }
+
+#[test]
+fn what_is_streamed_is_what_is_wanted_last() {
+    for (first, second) in [(0, 1), (1, 0)] {
+        let steps = [
+            Step::Alloc(0, 4),
+            Step::Alloc(1, 4),
+            Step::Work([0, 1].into(), 1),
+            Step::Work([first].into(), 1),
+            Step::Work([second].into(), 1),
+        ];
+        // Two of eight pages do not fit: those of the one that comes second leave, and come back once.
+        assert_eq!(moved(&trace(&steps), 6), (2, 2));
+    }
+}

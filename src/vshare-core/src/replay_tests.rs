@@ -178,3 +178,123 @@ fn no_policy_moves_less_than_the_bound_or_keeps_more_than_the_budget() {
         }
     }
 }
+
+#[test]
+fn warm_up_does_not_count() {
+    let trace = scan(20, 10);
+    let window = trace.window(40);
+    assert_eq!((window.period, window.steps), (Some(20), 6));
+    let link = Link::default();
+    let outcome = replay(&trace, 120, &window, &link, &mut Lru);
+    // Every pass brings in all of it.
+    assert_eq!(outcome.bytes_in, 6 * 160 * PAGE);
+    assert_eq!(outcome.populated, 0);
+    let whole = run(&trace, 120, &mut Lru);
+    assert!(outcome.time * 10 < whole.time * 7 && outcome.stalls * 10 < whole.stalls * 7);
+    let (least_in, least_out) = bound::plan(&trace, 120, &window).bytes(window.first);
+    assert_eq!((least_in, least_out), (6 * 40 * PAGE, 6 * 40 * PAGE));
+}
+
+#[test]
+fn both_directions_at_once_go_at_the_rates_for_both() {
+    let trace = scan(20, 10);
+    let outcome = run(&trace, 120, &mut Lru);
+    let slow = whole(float(outcome.bytes_in) / 33.0);
+    assert!(
+        (slow * 9 / 10..slow * 12 / 10).contains(&outcome.time),
+        "{outcome:?} {slow}"
+    );
+    let link = Link {
+        both_in: 50.0,
+        both_out: 50.0,
+        ..Link::default()
+    };
+    let fast = replay(&trace, 120, &all(&trace), &link, &mut Lru);
+    assert!(fast.time * 5 < outcome.time * 4, "{fast:?}");
+}
+
+#[test]
+fn each_move_costs_its_call() {
+    let trace = scan(20, 10);
+    let link = Link {
+        call_ns: 3e6,
+        ..Link::default()
+    };
+    let outcome = replay(&trace, 120, &all(&trace), &link, &mut Lru);
+    // One block at a time is waited for.
+    assert!(outcome.time >= 9 * 20 * 3_000_000, "{outcome:?}");
+}
+
+#[test]
+fn a_host_that_waits_for_its_work_does_not_run_ahead() {
+    let mut writer = Writer::new();
+    writer.alloc(0, 1);
+    for _ in 0..100 {
+        writer.work(1, &[0], 50_000);
+        let sync = Record::Sync { when_ns: 0 };
+        writer.encoder.record(&sync, &mut writer.bytes);
+    }
+    let mut policy = Watched::default();
+    run(&writer.trace(), 1, &mut policy);
+    assert_eq!(policy.ahead, 1);
+    let mut policy = Watched::default();
+    run(&scan(10, 20), 80, &mut policy);
+    assert!(policy.ahead > 100, "{}", policy.ahead);
+}
+
+/// Looks whether what leaves is still in use, or what is dropped belongs to anybody.
+#[derive(Default)]
+struct Watched {
+    flying: VecDeque<(usize, Vec<BlockId>)>,
+    left: u64,
+    /// Most work that was submitted and had not ended.
+    ahead: usize,
+}
+
+impl Policy for Watched {
+    fn name(&self) -> &'static str {
+        "watched"
+    }
+
+    fn submitted(&mut self, arena: &mut Arena, work: Submitted<'_>) {
+        for &block in work.blocks {
+            assert!(arena.residency().is_here(block), "work without its memory");
+        }
+        self.flying.push_back((work.number, work.blocks.to_vec()));
+        self.ahead = self.ahead.max(self.flying.len());
+    }
+
+    fn ended(&mut self, _: &mut Arena, number: usize) {
+        assert_eq!(self.flying.pop_front().unwrap().0, number);
+    }
+
+    fn leave(&mut self, arena: &mut Arena, need: u64, ended: &dyn Fn(u64) -> bool) -> Leave {
+        let leave = arena.leave(need, 16, true, ended);
+        if let Leave::Evict(runs) = &leave {
+            for page in runs.iter().flat_map(|run| run.numbers()) {
+                let owner = arena.pool().owner(page).unwrap();
+                let used = self
+                    .flying
+                    .iter()
+                    .any(|(_, blocks)| blocks.contains(&owner));
+                assert!(!used, "a page leaves that is in use");
+                self.left += 1;
+            }
+        }
+        leave
+    }
+}
+
+#[test]
+fn work_has_its_memory_until_it_has_ended() {
+    let mut writer = Writer::new();
+    let mut random = Random(8);
+    (0..20).for_each(|b| writer.alloc(b, 3 + u64::from(b)));
+    for number in 0..600 {
+        let pieces = [0; 2].map(|_| u32::try_from(random.below(20)).unwrap());
+        writer.work(number, &pieces, random.below(500_000));
+    }
+    let mut policy = Watched::default();
+    let outcome = run(&writer.trace(), 100, &mut policy);
+    assert!(policy.left > 1000, "{outcome:?}");
+}

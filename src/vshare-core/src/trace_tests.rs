@@ -266,3 +266,38 @@ fn what_does_not_repeat_has_no_steps() {
     };
     assert_eq!(trace.window(40), window);
 }
+
+#[test]
+fn the_same_work_on_other_blocks_is_not_the_same() {
+    let mut records = vec![head()];
+    records.extend((0..6).map(|block| alloc(block, 1)));
+    for _ in 0..5 {
+        records.extend(
+            [[0], [1], [2], [3], [4], [5]].map(|piece| match work(&piece) {
+                Record::Work { what, function, .. } => Record::Work {
+                    what,
+                    function,
+                    signature: 1,
+                    stream: 0,
+                    when_ns: 0,
+                    device_ns: 1,
+                    pieces: piece.to_vec().into(),
+                },
+                other => panic!("{other:?}"),
+            }),
+        );
+    }
+    let trace = Trace::read(&written(&records)).unwrap();
+    assert_eq!(trace.window(40).period, Some(6));
+}
+
+#[test]
+fn a_loop_at_the_end_is_no_step() {
+    let mut random = Random(3);
+    let mut records = vec![head()];
+    records.extend((0..100).map(|_| signed(random.below(4))));
+    records.extend((0..30).map(|i| signed(i % 3)));
+    let trace = Trace::read(&written(&records)).unwrap();
+    assert_eq!(trace.window(40).period, None);
+    assert_eq!(trace.window(80).period, Some(3));
+}
