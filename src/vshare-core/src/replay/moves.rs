@@ -181,3 +181,42 @@ impl Moves {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_takes_its_time_and_none_of_the_link() {
+        let link = Link::default();
+        let mut moves = Moves::new(1);
+        let run = Run {
+            first: 0,
+            pages: (1 << 30) / PAGE,
+        };
+        moves.drop_all(&[run], 100.0, &link);
+        assert!(!moves.is_copying(1e9) && !moves.is_idle());
+        let end = 100.0 + link.call_ns + link.drop_ns;
+        assert_eq!(moves.next(100.0, 50.0, 159.0), Some(end));
+        assert_eq!(moves.advance(100.0, end / 2.0, 50.0, 159.0), []);
+        assert_eq!(
+            moves.advance(end / 2.0, end, 50.0, 159.0),
+            [(run, Cargo::Dropped)]
+        );
+    }
+
+    #[test]
+    fn moves_that_run_at_once_share_the_link() {
+        let mut moves = Moves::new(2);
+        let run = Run {
+            first: 3,
+            pages: 2 * PIECE,
+        };
+        moves.ask(&[run], Cargo::Data, true);
+        assert_eq!(moves.pages(), 2 * PIECE);
+        assert!(moves.begin(0.0) && moves.is_nothing_asked());
+        let end = float(2 * PIECE * PAGE) / 50.0;
+        assert_eq!(moves.next(0.0, 50.0, 159.0), Some(end));
+        assert_eq!(moves.advance(0.0, end, 50.0, 159.0).len(), 2);
+    }
+}
