@@ -9,6 +9,7 @@ mod library;
 mod program;
 mod report;
 mod run;
+mod sim;
 mod stats;
 mod supervise;
 
@@ -35,6 +36,8 @@ enum Command {
     Run(run::Options),
     /// Show what processes under vshare hold and have moved, the dead ones' too
     Stats(stats::Options),
+    /// Replay recorded or generated traces under policies, against what is possible
+    Sim(sim::Options),
 }
 
 /// Why the command could not do its work: what, where, and what to do.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::stats(&options),
+        Command::Sim(options) => sim::sim(&options),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.message);

@@ -9,6 +9,7 @@
 //! owns are dropped, and only when all work that was submitted before they were freed has ended.
 
 mod foreseen;
+mod missing;
 mod words;
 
 pub use words::{Fetch, Holder, Leave};
@@ -256,11 +257,7 @@ impl Residency {
     /// Pages of these blocks that are missing, if they do not all find room now; 0 if they do.
     #[must_use]
     pub fn shortage(&self, ids: &[BlockId]) -> u64 {
-        let missing: u64 = ids
-            .iter()
-            .filter_map(|id| self.blocks.get(id.index()))
-            .map(|b| b.run.map_or(0, |run| run.pages - b.here))
-            .sum();
+        let missing = self.missing_of(ids);
         if missing > self.room() { missing } else { 0 }
     }
 
