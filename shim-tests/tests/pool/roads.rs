@@ -263,6 +263,19 @@ fn a_module_that_cannot_discard_moves_all_the_same() {
     }
 }
 
+/// Where its two pages cannot be discarded, they are sent to the host; the program's view of the extent is open again by then.
+#[test]
+fn a_trial_leaves_no_page_on_the_device_and_nothing_protected() {
+    const ROOM: Env<'_> = &[("VSHARE_BUDGET", "700MiB")];
+    let counters = work_within(ROOM, "leave", DIRECT);
+    assert_eq!(counters.of("uvm_evicts"), TRIAL_EVICTS);
+    assert_eq!(counters.of("uvm_discards"), 2);
+    let refuses = [DIRECT[0], DIRECT[1], ("SIMCUDA_FAIL", "UVM_DISCARD:1+:86")];
+    let counters = work_within(ROOM, "leave", &refuses);
+    assert_eq!(counters.of("uvm_evicts"), TRIAL_EVICTS + 1);
+    assert_eq!(counters.of("uvm_unmapped"), TRIAL_EVICTS);
+}
+
 #[test]
 fn a_discard_that_fails_later_is_done_by_libcuda() {
     let env = [DIRECT[0], DIRECT[1], ("SIMCUDA_FAIL", "UVM_DISCARD:4:64")];
