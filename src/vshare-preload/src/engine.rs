@@ -3,7 +3,7 @@
 use crate::arenas::Named;
 use crate::clock::{self, Deadline, wait_until};
 use crate::cuda::CUcontext;
-use crate::mover::{self, Room};
+use crate::mover::{self, Brought, Room};
 use crate::report;
 use crate::streams::{self, Key};
 use crate::{process, road};
@@ -118,7 +118,7 @@ impl Drop for Prepared {
 fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
     let mut stall = Stall::new();
     loop {
-        let seen = mover::progress();
+        let mut seen = mover::progress();
         let planned = {
             let mut state = process::state();
             state.arenas.keep_to_device(context);
@@ -130,12 +130,25 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
             break;
         };
         let nothing = fetch.populate.is_empty() && fetch.promote.is_empty();
-        if !nothing && !mover::bring(context, &fetch) {
-            fault_in(context, blocks);
-            break;
-        }
-        if fetch.short == 0 && fetch.moving == 0 {
-            break;
+        let brought = if nothing {
+            Brought::Here
+        } else {
+            mover::bring(context, &fetch)
+        };
+        match brought {
+            Brought::Failed => {
+                fault_in(context, blocks);
+                break;
+            }
+            Brought::Here if fetch.short == 0 && fetch.moving == 0 => break,
+            // Most of what others have begun has come meanwhile.
+            Brought::Coming if fetch.short == 0 => {
+                seen = mover::progress();
+                if is_here(context, blocks) {
+                    break;
+                }
+            }
+            Brought::Here | Brought::Coming => {}
         }
         if !stall.wait(fetch.short, seen, key, context, blocks) {
             fault_in(context, blocks);
@@ -145,6 +158,12 @@ fn fetch(context: CUcontext, blocks: &[BlockId], key: Key) {
     road::order(context, key);
     stall.finish();
     mover::ask_ahead(context);
+}
+
+fn is_here(context: CUcontext, blocks: &[BlockId]) -> bool {
+    let mut state = process::state();
+    let owned = state.arenas.of(context);
+    owned.is_none_or(|o| blocks.iter().all(|&b| o.arena.residency().is_here(b)))
 }
 
 /// Makes room for what will be faulted in, and counts it as there.

@@ -125,12 +125,25 @@ pub(crate) fn nudge() {
     }
 }
 
-/// Brings in what was planned, together with the crew. What cannot be brought stays where it is, for the work
-/// to fault in: then the answer is `false`.
-pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
+/// What became of bringing in what was planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Brought {
+    /// It is there, or will be before work that is put behind it.
+    Here,
+    /// Some of it is still on its way.
+    Coming,
+    /// Some of it could not be brought. It stays where it is, for the work to fault in.
+    Failed,
+}
+
+/// Brings in what was planned, together with the crew.
+pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> Brought {
     let threads = road::threads(context);
     if threads < 2 || !crew::IN.start(threads) {
-        return road::bring(context, fetch);
+        return match road::bring(context, fetch) {
+            true => Brought::Here,
+            false => Brought::Failed,
+        };
     }
     let failures = || process::state().arenas.of(context).map_or(u64::MAX, |o| o.failures);
     let before = failures();
@@ -143,7 +156,10 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
     crew::IN.push(all, true);
     // Those that are under way are waited for like any other move.
     while crew::IN.help() {}
-    failures() == before
+    match failures() == before {
+        true => Brought::Coming,
+        false => Brought::Failed,
+    }
 }
 
 /// Wakes the thread, or starts it. Returns whether there is one.
