@@ -25,13 +25,13 @@ pub struct Outlook {
 
 /// What leaves next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Out {
-    /// Whose pages.
-    pub block: BlockId,
-    /// How many of them stay.
-    pub keep: u64,
-    /// Whether somebody is waiting for the room, or soon will.
-    pub overdue: bool,
+pub enum Out {
+    /// Pages of this block, until so many of them stay.
+    Go(BlockId, u64),
+    /// Nothing, until the work up to this tick has ended.
+    Wait(u64),
+    /// Nothing now.
+    Nothing,
 }
 
 /// What comes next.
@@ -55,6 +55,10 @@ struct Active {
     left: Vec<bool>,
     came: Vec<bool>,
     births: usize,
+    /// Whether something was late to leave at the last look.
+    late: bool,
+    /// The operation at which to look again.
+    due: u32,
     /// By block: the number of its life, and its slot.
     slots: Vec<Option<(u64, u32)>>,
 }
@@ -179,6 +183,8 @@ impl Foresight {
             left: alloc::vec![false; plan.leaving.len()],
             came: alloc::vec![false; plan.coming.len()],
             births: 0,
+            late: false,
+            due: 0,
             slots: Vec::new(),
             plan,
         };
@@ -205,79 +211,110 @@ impl Foresight {
         (self.made, self.broken)
     }
 
-    /// The planned moves to the host that can be made now, in order. `here` tells how many pages of a block
-    /// are on the device.
-    pub fn leaving(&mut self, here: impl Fn(BlockId) -> u64) -> Vec<Out> {
+    /// The next planned move to the host that can be made now. `here` tells how many pages of a block are on
+    /// the device, `may` whether they may leave: 0 if not, or the tick up to which work must have ended first.
+    pub fn next_out(
+        &mut self,
+        here: impl Fn(BlockId) -> u64,
+        may: impl Fn(BlockId) -> Result<(), u64>,
+    ) -> Out {
         let Some(active) = &mut self.active else {
-            return Vec::new();
+            return Out::Nothing;
         };
         let position = active.position(self.history.place().1);
-        let mut found = Vec::new();
+        let mut waits = None;
+        active.late = false;
         let first = active.leaving;
         for at in first..active.plan.leaving.len().min(first + LOOK) {
-            let (Some(&next), Some(done)) = (active.plan.leaving.get(at), active.left.get(at)) else {
+            let (Some(&next), Some(&done)) = (active.plan.leaving.get(at), active.left.get(at)) else {
                 break;
             };
             if next.after.is_some_and(|after| after >= position) {
                 break;
             }
-            if !done {
-                match active.out(next, position, &self.history, &here) {
-                    Some(out) => found.push(out),
-                    None => {
-                        if let Some(done) = active.left.get_mut(at) {
-                            *done = true;
-                        }
-                    }
+            let block = if done {
+                None
+            } else {
+                active.out(next, position, &self.history, &here)
+            };
+            let Some(block) = block else {
+                if let Some(done) = active.left.get_mut(at) {
+                    *done = true;
                 }
+                if active.leaving == at {
+                    active.leaving += 1;
+                }
+                continue;
+            };
+            active.late |= next.due <= position;
+            match may(block) {
+                Ok(()) => return Out::Go(block, next.keep),
+                Err(0) => {}
+                Err(tick) => waits = waits.or(Some(tick)),
             }
-            if active.leaving == at && active.left.get(at) == Some(&true) {
-                active.leaving += 1;
+        }
+        waits.map_or(Out::Nothing, Out::Wait)
+    }
+
+    /// The planned moves to the device that there is room for in the plan now, in order, up to `most` pages. None,
+    /// while something is late to leave: its room is wanted by what the program is about to do. `lies` tells how
+    /// many pages of a block are on the device or on their way there, and how many in host memory.
+    pub fn next_in(&mut self, most: u64, lies: impl Fn(BlockId) -> (u64, u64)) -> Vec<In> {
+        let mut found: Vec<In> = Vec::new();
+        let Some(active) = self.active.as_mut().filter(|a| !a.late) else {
+            return found;
+        };
+        let position = active.position(self.history.place().1);
+        let first = active.coming;
+        let mut pages = 0;
+        for at in first..active.plan.coming.len().min(first + LOOK) {
+            let (Some(&next), Some(&done)) = (active.plan.coming.get(at), active.came.get(at)) else {
+                break;
+            };
+            if !done && next.need >= position && next.from > position {
+                continue;
+            }
+            let block = if done {
+                None
+            } else {
+                active.come(next, position, &self.history)
+            };
+            let Some(block) = block else {
+                if let Some(done) = active.came.get_mut(at) {
+                    *done = true;
+                }
+                if active.coming == at {
+                    active.coming += 1;
+                }
+                continue;
+            };
+            // Pages that have not left yet are not to be fetched, but may be soon.
+            let (here, host) = lies(block);
+            if host > 0 && here < next.have {
+                pages += next.pages;
+                found.push(In {
+                    block,
+                    have: next.have,
+                });
+                if pages >= most {
+                    break;
+                }
             }
         }
         found
     }
 
-    /// The planned moves to the device that there is room for in the plan now, in order. `lacks` tells how many
-    /// pages of a block are not on the device, and not on their way there.
-    pub fn coming(&mut self, lies: impl Fn(BlockId) -> (u64, u64)) -> Vec<In> {
+    /// Whether the program has come to where the plan has something to do. Tells it once for each such place.
+    pub fn is_due(&mut self) -> bool {
         let Some(active) = &mut self.active else {
-            return Vec::new();
+            return false;
         };
         let position = active.position(self.history.place().1);
-        let mut found = Vec::new();
-        let first = active.coming;
-        for at in first..active.plan.coming.len().min(first + LOOK) {
-            let (Some(&next), Some(done)) = (active.plan.coming.get(at), active.came.get(at)) else {
-                break;
-            };
-            if next.from > position {
-                continue;
-            }
-            if !done {
-                match active.come(next, position, &self.history) {
-                    // Pages that have not left yet are not to be fetched, but may be soon.
-                    Some(block) => {
-                        let (here, host) = lies(block);
-                        if host > 0 && here < next.have {
-                            found.push(In {
-                                block,
-                                have: next.have,
-                            });
-                        }
-                    }
-                    None => {
-                        if let Some(done) = active.came.get_mut(at) {
-                            *done = true;
-                        }
-                    }
-                }
-            }
-            if active.coming == at && active.came.get(at) == Some(&true) {
-                active.coming += 1;
-            }
+        if position < active.due {
+            return false;
         }
-        found
+        active.due = active.next_due(position);
+        true
     }
 
     /// How far away a block's next use is; `u64::MAX`: none is known of.
@@ -346,6 +383,17 @@ impl Active {
         same.then_some(block)
     }
 
+    /// The first operation after this position that lets something leave or come.
+    fn next_due(&self, position: u32) -> u32 {
+        let leaving = self.plan.leaving.get(self.leaving..).unwrap_or_default();
+        let leaving = leaving.iter().filter_map(|l| Some(l.after? + 1));
+        let leaving = leaving.take(LOOK).find(|&at| at > position);
+        let coming = self.plan.coming.get(self.coming..).unwrap_or_default();
+        let coming = coming.iter().take(LOOK).map(|c| c.from);
+        let coming = coming.filter(|&at| at > position).min();
+        leaving.unwrap_or(u32::MAX).min(coming.unwrap_or(u32::MAX))
+    }
+
     /// `None`: it has left, or is better left where it is.
     fn out(
         &self,
@@ -353,7 +401,7 @@ impl Active {
         position: u32,
         history: &History,
         here: impl Fn(BlockId) -> u64,
-    ) -> Option<Out> {
+    ) -> Option<BlockId> {
         let block = self.block(next.slot, history)?;
         if here(block) <= next.keep {
             return None;
@@ -365,11 +413,7 @@ impl Active {
                 return None;
             }
         }
-        Some(Out {
-            block,
-            keep: next.keep,
-            overdue: next.due <= position,
-        })
+        Some(block)
     }
 
     /// `None`: its use has passed, or the block has gone.

@@ -457,7 +457,7 @@ impl Residency {
                 if left == 0 {
                     break 'all;
                 }
-                if may_drop(page) && self.page(page).is_some_and(|p| ended(p.freed)) {
+                if self.page(page).is_some_and(|p| ended(p.freed)) && may_drop(page) {
                     push(&mut runs, page);
                     left -= 1;
                 }
@@ -505,7 +505,7 @@ impl Residency {
         }
     }
 
-    fn take_out(&mut self, id: BlockId, most: u64) -> Vec<Run> {
+    pub(crate) fn take_out(&mut self, id: BlockId, most: u64) -> Vec<Run> {
         let mut runs = Vec::new();
         let Some(run) = self.blocks.get(id.index()).and_then(|b| b.run) else {
             return runs;

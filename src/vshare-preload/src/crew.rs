@@ -20,6 +20,8 @@ use vshare_core::foresight::Outlook;
 pub(crate) enum Job {
     /// These pages are to be copied to the host.
     Out(CUcontext, Run),
+    /// These pages, which nobody will read, are to be given up.
+    Drop(CUcontext, Run),
     /// These pages are to be brought to the device: with their data, or without.
     In(CUcontext, Run, bool),
     /// A plan is to be made.
@@ -154,6 +156,9 @@ fn carry_out(job: Job) {
             let visit = Visit::begin(context);
             let _protected = visit.as_ref().map(|_| mover::Protected::new(context));
             road::evict(context, run);
+        }
+        Job::Drop(context, run) => {
+            road::drop_pages(context, run);
         }
         Job::In(context, run, with_data) => {
             road::bring_run(context, run, with_data);

@@ -63,7 +63,7 @@ pub(crate) fn before(names: &Names<'_>, key: Key, tick: u64) -> Prepared {
         owned.arena.prepare(blocks, tick);
         let (sure, maybe) = blocks.split_at_checked(*certain).unwrap_or((blocks, &[]));
         owned.arena.note_work(names.signature, sure, maybe);
-        wakes |= owned.arena.acts_ahead() || mover::is_needed(owned);
+        wakes |= owned.arena.is_due() || mover::is_needed(owned);
         let residency = owned.arena.residency();
         bytes += blocks.iter().map(|&b| residency.pages_of(b) * PAGE).sum::<u64>();
         if awaited < owned.begun || blocks.iter().any(|&b| !residency.is_here(b)) {

@@ -30,14 +30,8 @@ const PATIENCE_MS: u64 = 200;
 const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_micros(320);
 
-/// Between two looks at where the program is, while it does what is planned for.
-const PLANNED_PAUSE: Duration = Duration::from_micros(50);
-
 /// For so long a program has submitted nothing when it counts as waiting.
 const RESTS_NS: u64 = 200_000;
-
-/// For so long after its last work a program is looked at.
-const RECENTLY_NS: u64 = 5_000_000;
 
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
@@ -194,8 +188,6 @@ extern "C" fn stop() {
 enum Next {
     /// When somebody asks.
     Asked,
-    /// In a moment: the program goes on as planned.
-    Planned,
     /// Soon: work is waited for.
     Soon,
 }
@@ -233,7 +225,6 @@ fn work() {
                 std::thread::park_timeout(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            Next::Planned => std::thread::park_timeout(PLANNED_PAUSE),
             Next::Asked => {
                 ASLEEP.store(true, Ordering::SeqCst);
                 std::thread::park();
@@ -256,11 +247,13 @@ fn serve(context: CUcontext) -> Next {
     }
     let served = driver::in_context(context, || {
         let next = let_leave(context).max(let_come(context, threads));
-        let next = next.max(look_ahead(context));
+        look_ahead(context);
         memory::settle();
         Ok(next)
     });
-    report::gauges();
+    if served != Ok(Next::Soon) {
+        report::gauges();
+    }
     served.unwrap_or_else(|_| {
         answer(context, true);
         Next::Asked
@@ -288,10 +281,8 @@ fn let_leave(context: CUcontext) -> Next {
         let hurried = is_hurried(context);
         match plan(context, need.more, hurried) {
             Leave::Drop(runs) => {
-                if !road::drop_pages(context, &runs) {
-                    // Copied out instead, next time.
-                    continue;
-                }
+                let pieces = runs.into_iter().flat_map(road::pieces);
+                crew::OUT.push(pieces.map(|run| Job::Drop(context, run)).collect(), false);
             }
             Leave::Evict(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
@@ -327,13 +318,18 @@ fn wait(context: CUcontext, tick: u64) -> Next {
         return Next::Soon;
     }
     if owned.wanted == 0 && owned.arena.is_planned() {
-        let rests = clock::nanoseconds() - owned.placed > RESTS_NS;
+        let now = clock::nanoseconds();
+        let place = owned.arena.foresight().map(|f| f.history().last());
+        if place != owned.place {
+            (owned.place, owned.placed) = (place, now);
+        }
+        let rests = now - owned.placed > RESTS_NS;
         drop(state);
         if rests {
             // It may be waiting for its last work, behind which it has set no mark.
             streams::mark_others(None);
         }
-        return Next::Planned;
+        return Next::Soon;
     }
     if owned.wanted == 0 {
         // Room ahead of need is not worth a page that is in use.
@@ -374,7 +370,9 @@ fn let_come(context: CUcontext, threads: usize) -> Next {
                 return Next::Asked;
             }
             let fetch = owned.arena.next_in(road::PIECE);
-            state.arenas.publish();
+            if !fetch.promote.is_empty() {
+                state.arenas.publish();
+            }
             fetch
         };
         if fetch.promote.is_empty() {
@@ -387,24 +385,11 @@ fn let_come(context: CUcontext, threads: usize) -> Next {
     }
 }
 
-/// Has a plan made if there should be one, and says how soon to look where the program is.
-fn look_ahead(context: CUcontext) -> Next {
+/// Has a plan made if there should be one.
+fn look_ahead(context: CUcontext) {
     let mut state = process::state();
     let Some(owned) = state.arenas.of(context) else {
-        return Next::Asked;
-    };
-    if !owned.arena.acts_ahead() {
-        return Next::Asked;
-    }
-    let now = clock::nanoseconds();
-    let place = owned.arena.foresight().map(|f| f.history().last());
-    if place != owned.place {
-        (owned.place, owned.placed) = (place, now);
-    }
-    let next = if now - owned.placed < RECENTLY_NS {
-        Next::Planned
-    } else {
-        Next::Asked
+        return;
     };
     if let Some(outlook) = owned.arena.begin_plan() {
         drop(state);
@@ -414,7 +399,6 @@ fn look_ahead(context: CUcontext) -> Next {
             owned.arena.install(None);
         }
     }
-    next
 }
 
 /// Tells whoever waits for room in an arena that there is what there can be.
@@ -489,7 +473,9 @@ fn plan(context: CUcontext, need: u64, hurried: bool) -> Leave {
         let ended = |tick| streams.have_ended(tick);
         owned.arena.next_out(need, road::PIECE, can_drop, ended)
     };
-    state.arenas.publish();
+    if matches!(leave, Leave::Drop(_) | Leave::Evict(_)) {
+        state.arenas.publish();
+    }
     leave
 }
 

@@ -271,44 +271,40 @@ fn send(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<()> {
 
 /// Gives up pages that nobody will read, without copying them. The driver keeps them on a list from
 /// which it takes at once what anyone needs; they are not moved to the host, which would take host
-/// memory for them and the time to clear it. `false`: they stay, and this is not to be tried again.
-pub(crate) fn drop_pages(context: CUcontext, runs: &[Run]) -> bool {
+/// memory for them and the time to clear it. If that fails, it is not tried again.
+pub(crate) fn drop_pages(context: CUcontext, run: Run) {
     let busy = Busy::new(context);
-    let spans: Vec<_> = runs.iter().filter_map(|&r| span(context, r)).collect();
     let start = clock::nanoseconds();
-    let dropped = busy
-        .as_ref()
-        .map_or(Err(CUresult::INVALID_CONTEXT), |busy| {
-            driver::in_context(context, || discard(busy.way, &spans))
-        });
-    let ok = match dropped {
-        Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => false,
-        other => driver::noted("cuMemDiscardBatchAsync", 0, other).is_ok(),
+    let dropped = match (&busy, span(context, run)) {
+        (Some(busy), Some(span)) => discard(context, busy.way, span).map(|()| span.1),
+        _ => Err(CUresult::INVALID_CONTEXT),
     };
-    if !ok && let Some(owned) = process::state().arenas.of(context) {
+    let dropped = match dropped {
+        Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => dropped,
+        other => driver::noted("cuMemDiscardBatchAsync", 0, other),
+    };
+    if dropped.is_err()
+        && let Some(owned) = process::state().arenas.of(context)
+    {
         owned.can_drop = false;
     }
-    for &run in runs {
-        left(context, run, true, ok);
-    }
-    if ok {
+    left(context, run, true, dropped.is_ok());
+    if let Ok(bytes) = dropped {
         report::add(report::DROP_NANOSECONDS, clock::nanoseconds() - start);
-        report::add(report::DROPPED_BYTES, spans.iter().map(|s| s.1).sum());
+        report::add(report::DROPPED_BYTES, bytes);
     }
-    ok
 }
 
-fn discard(way: Way, spans: &[(u64, u64)]) -> Answer<()> {
-    if let Some(direct) = way.road.direct().filter(|direct| direct.can_discard()) {
-        let discarded = spans.iter().all(|&(address, bytes)| {
-            was_direct("UVM_DISCARD", bytes, direct.discard(address, bytes))
-        });
-        if discarded {
-            return Ok(());
-        }
+fn discard(context: CUcontext, way: Way, (address, bytes): (u64, u64)) -> Answer<()> {
+    if let Some(direct) = way.road.direct().filter(|direct| direct.can_discard())
+        && was_direct("UVM_DISCARD", bytes, direct.discard(address, bytes))
+    {
+        return Ok(());
     }
-    driver::discard(spans, way.outward)?;
-    driver::stream_synchronize(way.outward)
+    driver::in_context(context, || {
+        driver::discard(&[(address, bytes)], way.outward)?;
+        driver::stream_synchronize(way.outward)
+    })
 }
 
 fn left(context: CUcontext, run: Run, dropped: bool, ok: bool) {

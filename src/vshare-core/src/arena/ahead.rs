@@ -2,9 +2,13 @@
 
 use super::Arena;
 use crate::block::BlockId;
-use crate::foresight::{Foresight, Outlook};
+use crate::foresight::{Foresight, In, Out, Outlook};
 use crate::plan::Plan;
 use crate::residency::{Fetch, Leave};
+use alloc::vec::Vec;
+
+/// Pieces for which room is made before they come.
+const PIECES: u64 = 6;
 
 /// Pages of the budget that are not planned with: an eighth, at most 64 MiB.
 const SLACK: u64 = 32;
@@ -37,10 +41,9 @@ impl Arena {
         self.foresight.as_ref().is_some_and(Foresight::is_planned)
     }
 
-    /// Whether there is something to do ahead of need: moves that are planned, or a plan to be made.
-    #[must_use]
-    pub fn acts_ahead(&self) -> bool {
-        self.foresight.as_ref().is_some_and(|f| f.is_planned() || f.wants_plan())
+    /// Whether there is something to do ahead of need: a move that has become possible, or a plan to be made.
+    pub fn is_due(&mut self) -> bool {
+        self.foresight.as_mut().is_some_and(|f| f.is_due() || f.wants_plan())
     }
 
     /// Takes what a plan is to be made of, if one should be made now.
@@ -81,25 +84,22 @@ impl Arena {
                 self.leave(need, piece, may_drop, ended)
             };
         }
+        let residency = &self.residency;
+        let next = self.foresight.as_mut().map_or(Out::Nothing, |foresight| {
+            foresight.next_out(|id| residency.here(id), |id| residency.may_leave(id, &ended))
+        });
         let wanted = need.max(self.room_for_next(piece));
         let dropped = self.drop_dead(wanted, may_drop, &ended);
         if dropped != Leave::Nothing {
             return dropped;
         }
-        let mut waits = None;
-        let residency = &mut self.residency;
-        let foresight = self.foresight.as_mut();
-        for out in foresight.map_or_else(Default::default, |f| f.leaving(|id| residency.here(id))) {
-            let most = residency.here(out.block).saturating_sub(out.keep).min(piece);
-            match residency.let_leave(out.block, most, &ended) {
-                Ok(runs) if !runs.is_empty() => return Leave::Evict(runs),
-                Ok(_) | Err(0) => {}
-                Err(tick) => waits = waits.or(Some(tick)),
+        match next {
+            Out::Go(block, keep) => {
+                let most = self.residency.here(block).saturating_sub(keep).min(piece);
+                Leave::Evict(self.residency.take_out(block, most))
             }
-        }
-        match waits {
-            Some(tick) => Leave::Wait(tick),
-            None if need > 0 => {
+            Out::Wait(tick) => Leave::Wait(tick),
+            Out::Nothing if need > 0 => {
                 let foresight = self.foresight.as_ref();
                 let next_use = |id| foresight.map_or(u64::MAX, |f| f.next_use(id));
                 let most = need.min(piece);
@@ -111,14 +111,14 @@ impl Arena {
                     leave
                 }
             }
-            None => Leave::Nothing,
+            Out::Nothing => Leave::Nothing,
         }
     }
 
     /// Plans what comes next, of what has room.
     pub fn next_in(&mut self, piece: u64) -> Fetch {
-        for (block, have) in self.wanted_next() {
-            let fetch = self.residency.bring(block, have, piece);
+        for next in self.wanted_next(piece) {
+            let fetch = self.residency.bring(next.block, next.have, piece);
             if !fetch.promote.is_empty() {
                 return fetch;
             }
@@ -126,29 +126,20 @@ impl Arena {
         Fetch::default()
     }
 
-    /// Pages that must go so that what comes next has room.
+    /// Pages that must go so that what comes next has room: several pieces, because it takes a while.
     fn room_for_next(&mut self, piece: u64) -> u64 {
-        let room = self.residency.room();
-        let Some(&(block, have)) = self.wanted_next().first() else {
-            return 0;
-        };
-        let (here, _) = self.residency.lies(block);
-        have.saturating_sub(here).min(piece).saturating_sub(room)
+        let next = self.wanted_next(PIECES * piece);
+        let residency = &self.residency;
+        let lacks = |next: &In| next.have.saturating_sub(residency.lies(next.block).0).min(piece);
+        let pages: u64 = next.iter().map(lacks).sum();
+        pages.saturating_sub(residency.room() + residency.leaving())
     }
 
-    /// What comes next. Nothing comes ahead of need while something is late to leave: the room is wanted by
-    /// what the program is about to do.
-    fn wanted_next(&mut self) -> alloc::vec::Vec<(BlockId, u64)> {
+    /// What comes next, up to so many pages.
+    fn wanted_next(&mut self, most: u64) -> Vec<In> {
         let residency = &self.residency;
-        let Some(foresight) = &mut self.foresight else {
-            return alloc::vec::Vec::new();
-        };
-        let late = foresight.leaving(|id| residency.here(id)).iter().any(|out| out.overdue);
-        if late {
-            return alloc::vec::Vec::new();
-        }
-        let coming = foresight.coming(|id| residency.lies(id));
-        coming.iter().map(|next| (next.block, next.have)).collect()
+        let foresight = self.foresight.as_mut();
+        foresight.map_or_else(Vec::new, |f| f.next_in(most, |id| residency.lies(id)))
     }
 
     fn drop_dead(&mut self, most: u64, may_drop: bool, ended: impl Fn(u64) -> bool) -> Leave {

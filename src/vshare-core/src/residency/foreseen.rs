@@ -53,26 +53,18 @@ impl Residency {
         core::iter::successors(self.queue.oldest(), |&id| self.queue.after(id))
     }
 
-    /// Plans for up to `most` pages of a block to leave. What stands in the way: the tick up to which work must
-    /// have ended; 0: it is kept where it is.
+    /// Whether a block may leave.
     ///
     /// # Errors
-    /// It may not leave now.
-    pub fn let_leave(
-        &mut self,
-        id: BlockId,
-        most: u64,
-        ended: impl Fn(u64) -> bool,
-    ) -> Result<Vec<Run>, u64> {
+    /// Not now: the tick up to which work must have ended, or 0: it is kept where it is.
+    pub fn may_leave(&self, id: BlockId, ended: impl Fn(u64) -> bool) -> Result<(), u64> {
         let block = self.blocks.get(id.index()).ok_or(0_u64)?;
-        if block.pins > 0 {
-            return Err(0);
-        }
         let used = block.used.max(self.unwatched);
-        if !ended(used) {
-            return Err(used);
+        match block.pins {
+            0 if ended(used) => Ok(()),
+            0 => Err(used),
+            _ => Err(0),
         }
-        Ok(self.take_out(id, most))
     }
 
     /// Plans for up to `most` pages to leave of the block that is needed furthest away, as `next_use` says.

@@ -9,7 +9,7 @@ use crate::visits::Visit;
 
 /// Operations and bytes between two marks.
 const MARK_OPERATIONS: u32 = 16;
-const MARK_BYTES: u64 = 32 << 20;
+const MARK_BYTES: u64 = 256 << 20;
 
 /// Marks kept for one stream: beyond that, work is marked more coarsely.
 const MARKS: usize = 256;
