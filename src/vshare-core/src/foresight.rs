@@ -23,6 +23,38 @@ pub struct Outlook {
     progress: u64,
 }
 
+/// A plan that is ready to be put in place.
+#[derive(Debug)]
+pub struct Ready(Active);
+
+impl Outlook {
+    /// Plans for what is forecast; `slack` as for [`Plan::new`]. Takes a while, and no lock.
+    #[must_use]
+    pub fn plan(&self, slack: u64) -> Ready {
+        let plan = Plan::new(&self.forecast, slack);
+        let mut active = Active {
+            epoch: self.epoch,
+            start: self.progress,
+            leaving: 0,
+            coming: 0,
+            left: alloc::vec![false; plan.leaving.len()],
+            came: alloc::vec![false; plan.coming.len()],
+            births: 0,
+            late: false,
+            due: 0,
+            slots: Vec::new(),
+            plan,
+        };
+        for number in 0..u32::try_from(active.plan.slots.len()).unwrap_or(u32::MAX) {
+            let slot = active.plan.slots.get(number as usize);
+            if let Some((block, serial)) = slot.and_then(|s| s.block) {
+                active.set_slot(block, serial, number);
+            }
+        }
+        Ready(active)
+    }
+}
+
 /// What leaves next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Out {
@@ -165,38 +197,20 @@ impl Foresight {
         })
     }
 
-    /// Puts a plan in place, unless the program has gone elsewhere meanwhile. `None`: it could not be made.
-    pub fn install(&mut self, plan: Option<(Plan, &Outlook)>) {
+    /// Puts a plan in place, unless the program has gone elsewhere meanwhile. `None`: it could not be made. Returns
+    /// what is not needed any more, to be dropped where it costs nobody time.
+    pub fn install(&mut self, ready: Option<Ready>) -> Option<Ready> {
         let births = self.planning.take().unwrap_or_default();
         let (epoch, progress) = self.history.place();
-        let Some((plan, outlook)) = plan.filter(|(plan, outlook)| {
-            outlook.epoch == epoch && progress - outlook.progress < u64::from(plan.span)
-        }) else {
-            return;
-        };
-        self.made += 1;
-        let mut active = Active {
-            epoch,
-            start: outlook.progress,
-            leaving: 0,
-            coming: 0,
-            left: alloc::vec![false; plan.leaving.len()],
-            came: alloc::vec![false; plan.coming.len()],
-            births: 0,
-            late: false,
-            due: 0,
-            slots: Vec::new(),
-            plan,
-        };
-        for number in 0..u32::try_from(active.plan.slots.len()).unwrap_or(u32::MAX) {
-            if let Some((block, serial)) = active.plan.slots.get(number as usize).and_then(|s| s.block) {
-                active.set_slot(block, serial, number);
-            }
+        let mut active = ready?.0;
+        if active.epoch != epoch || progress - active.start >= u64::from(active.plan.span) {
+            return Some(Ready(active));
         }
+        self.made += 1;
         for (progress, block, serial) in births {
             active.bind(progress, block, serial);
         }
-        self.active = Some(active);
+        self.active.replace(active).map(Ready)
     }
 
     /// Whether there is a plan.

@@ -134,7 +134,7 @@ impl Policy for Auto {
         arena.note_work(work.work.signature, work.blocks, &[]);
         if let Some(outlook) = arena.begin_plan() {
             let plan = Arena::plan(&outlook);
-            arena.install(Some((plan, &outlook)));
+            arena.install(Some(plan));
         }
     }
 

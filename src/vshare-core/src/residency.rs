@@ -75,6 +75,8 @@ pub struct Residency {
     host: u64,
     /// Pages on their way to the host, or being dropped.
     leaving: u64,
+    /// Pages on their way to the device.
+    arriving: u64,
     /// Pages on the device that no block owns.
     dead: Ranges,
     /// Work up to this tick was not looked at: it may use any block.
@@ -95,6 +97,7 @@ impl Residency {
             missing: 0,
             host: 0,
             leaving: 0,
+            arriving: 0,
             dead: Ranges::new(),
             unwatched: 0,
         }
@@ -314,6 +317,7 @@ impl Residency {
                     };
                     push(runs, page);
                     self.resident += 1;
+                    self.arriving += 1;
                 }
             }
         }
@@ -329,11 +333,14 @@ impl Residency {
             };
             let from = p.place;
             p.moving = false;
+            if ok {
+                p.place = Place::Device;
+            }
+            self.arriving -= 1;
             if !ok {
                 self.resident -= 1;
                 continue;
             }
-            p.place = Place::Device;
             self.settle(page, from, owner(page));
         }
     }

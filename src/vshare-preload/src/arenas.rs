@@ -98,7 +98,7 @@ pub(crate) struct Named {
 static LOW: AtomicU64 = AtomicU64::new(u64::MAX);
 static HIGH: AtomicU64 = AtomicU64::new(0);
 
-/// Pages that belong to blocks and are not on the device: 0 means that launches need no care.
+/// Pages that belong to blocks and are neither on the device nor on their way there.
 static MISSING: AtomicU64 = AtomicU64::new(0);
 
 /// Whether an address may lie in an arena.
@@ -250,7 +250,7 @@ impl Arenas {
         let (mut missing, mut resident) = (0, 0);
         for owned in &self.owned {
             let residency = owned.arena.residency();
-            missing += residency.missing();
+            missing += residency.lacking();
             resident += match owned.kind {
                 Kind::Managed => residency.resident(),
                 Kind::Device => 0,

@@ -161,14 +161,19 @@ fn carry_out(job: Job) {
             road::drop_pages(context, run);
         }
         Job::In(context, run, with_data) => {
-            road::bring_run(context, run, with_data);
+            road::bring_run(context, run, with_data, road::Until::Made);
         }
         Job::Plan(context, outlook) => {
             let plan = std::panic::catch_unwind(|| Arena::plan(&outlook)).ok();
             report::add(report::PANICS, u64::from(plan.is_none()));
-            if let Some(owned) = process::state().arenas.of(context) {
-                owned.arena.install(plan.map(|plan| (plan, &*outlook)));
-            }
+            let mut state = process::state();
+            let old = match state.arenas.of(context) {
+                Some(owned) => owned.arena.install(plan),
+                None => plan,
+            };
+            // Without the lock: there is much to give back.
+            drop(state);
+            drop(old);
         }
     }
 }

@@ -279,6 +279,8 @@ fn let_leave(context: CUcontext) -> Next {
             return Next::Asked;
         }
         let hurried = is_hurried(context);
+        // Before planning: what is moving now may leave when it has come.
+        let rests = crew::OUT.is_idle() && crew::IN.is_idle();
         match plan(context, need.more, hurried) {
             Leave::Drop(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
@@ -290,7 +292,7 @@ fn let_leave(context: CUcontext) -> Next {
             }
             Leave::Wait(tick) => return wait(context, tick),
             Leave::Nothing => {
-                if need.more > 0 && crew::OUT.is_idle() {
+                if need.more > 0 && rests {
                     answer(context, true);
                 }
                 return Next::Asked;

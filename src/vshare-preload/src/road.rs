@@ -146,14 +146,25 @@ pub(crate) fn threads(context: CUcontext) -> usize {
 pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
     let runs = |runs: &[Run], with_data| {
         let pieces = runs.iter().copied().flat_map(pieces);
-        pieces.fold(true, |all, run| bring_run(context, run, with_data) && all)
+        pieces.fold(true, |all, run| {
+            bring_run(context, run, with_data, Until::Begun) && all
+        })
     };
     let populated = runs(&fetch.populate, false);
     runs(&fetch.promote, true) && populated
 }
 
+/// How far a move to the device is to have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// It may be on its way, as long as the memory is kept where it is for work that is put behind it.
+    Begun,
+    /// It is there. Else it might be let go before it has come.
+    Made,
+}
+
 /// Brings in one piece: with its data, or without. What cannot be brought stays where it is.
-pub(crate) fn bring_run(context: CUcontext, run: Run, with_data: bool) -> bool {
+pub(crate) fn bring_run(context: CUcontext, run: Run, with_data: bool, until: Until) -> bool {
     let Some(busy) = Busy::new(context) else {
         arrived(context, run, Err(CUresult::INVALID_CONTEXT));
         return false;
@@ -167,7 +178,11 @@ pub(crate) fn bring_run(context: CUcontext, run: Run, with_data: bool) -> bool {
         return false;
     };
     let start = clock::nanoseconds();
-    let moved = driver::outside_captures(|| promote(context, way, address, bytes));
+    let mut moved = driver::outside_captures(|| promote(context, way, address, bytes));
+    if moved == Ok(Move::Begun) && until == Until::Made {
+        wait(context);
+        moved = Ok(Move::Made);
+    }
     arrived(context, run, moved);
     if moved.is_err() {
         return false;

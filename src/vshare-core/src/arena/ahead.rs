@@ -2,8 +2,7 @@
 
 use super::Arena;
 use crate::block::BlockId;
-use crate::foresight::{Foresight, In, Out, Outlook};
-use crate::plan::Plan;
+use crate::foresight::{Foresight, In, Out, Outlook, Ready};
 use crate::residency::{Fetch, Leave};
 use alloc::vec::Vec;
 
@@ -56,15 +55,15 @@ impl Arena {
 
     /// Makes the plan. Takes a while, and no lock.
     #[must_use]
-    pub fn plan(outlook: &Outlook) -> Plan {
-        let budget = outlook.forecast.budget;
-        Plan::new(&outlook.forecast, SLACK.min(budget / 8))
+    pub fn plan(outlook: &Outlook) -> Ready {
+        outlook.plan(SLACK.min(outlook.forecast.budget / 8))
     }
 
     /// See [`Foresight::install`].
-    pub fn install(&mut self, plan: Option<(Plan, &Outlook)>) {
-        if let Some(foresight) = &mut self.foresight {
-            foresight.install(plan);
+    pub fn install(&mut self, plan: Option<Ready>) -> Option<Ready> {
+        match &mut self.foresight {
+            Some(foresight) => foresight.install(plan),
+            None => plan,
         }
     }
 

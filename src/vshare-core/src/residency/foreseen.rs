@@ -35,6 +35,12 @@ impl Residency {
         self.leaving
     }
 
+    /// Pages of blocks that are neither on the device nor on their way there.
+    #[must_use]
+    pub const fn lacking(&self) -> u64 {
+        self.missing.saturating_sub(self.arriving)
+    }
+
     /// Pages of a block that are on the device and not moving.
     #[must_use]
     pub fn here(&self, id: BlockId) -> u64 {
@@ -118,6 +124,7 @@ impl Residency {
                 p.moving = true;
                 push(&mut fetch.promote, page);
                 self.resident += 1;
+                self.arriving += 1;
                 count -= 1;
             }
         }
