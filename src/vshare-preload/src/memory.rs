@@ -1,5 +1,6 @@
 //! Allocating and freeing in the pool: planned under the lock, carried out without it.
 
+use crate::clock::{Deadline, wait_until};
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult};
 use crate::host_ranges::Due;
 use crate::report;
@@ -105,6 +106,27 @@ const EXTENTS: u8 = 64;
 /// Waits for all work that one allocation makes at most.
 const WAITS: u8 = 8;
 
+/// How long the marks are waited for that freed memory waits for: all work may take longer, never less.
+const MARKS_MS: u64 = 2000;
+
+/// Waits until some freed memory of a context's arena has been passed by the work that could use it, and by no
+/// more than that work. `false`: it cannot be told by marks.
+fn wait_for_marks(context: CUcontext) -> bool {
+    let fences = || {
+        let mut state = process::state();
+        state.arenas.of(context).map_or_else(Vec::new, |o| o.fences.clone())
+    };
+    streams::mark_others(None);
+    let before = fences();
+    let mut passed = false;
+    wait_until(Deadline::after_ms(MARKS_MS), || {
+        settle();
+        passed = fences() != before;
+        passed || before.iter().all(|&(_, until)| streams::lacks_marks(until))
+    });
+    passed
+}
+
 /// Whether freed memory of a context's arena waits for work.
 fn anything_waits(context: CUcontext) -> bool {
     let mut state = process::state();
@@ -119,6 +141,8 @@ enum Help {
     Settle,
     /// Get an extent. May succeed without giving enough, so it is tried a few times.
     Extend(u8),
+    /// Wait for the work that freed memory waits for, as long as some of it is set free by that.
+    Marks,
     /// Wait for all work, which makes all freed memory free. Other threads may be faster and take it:
     /// so it is tried a few times, as long as any waits.
     Wait(u8),
@@ -135,7 +159,9 @@ impl Help {
             Self::Extend(tries) if tries > 0 && setup::extend(context, pages).is_ok() => {
                 Some(Self::Extend(tries - 1))
             }
-            Self::Extend(_) => Self::Wait(WAITS).give(context, pages),
+            Self::Extend(_) => Self::Marks.give(context, pages),
+            Self::Marks if wait_for_marks(context) => Some(Self::Marks),
+            Self::Marks => Self::Wait(WAITS).give(context, pages),
             Self::Wait(tries) => {
                 let waits = tries == WAITS || anything_waits(context);
                 let left = tries.checked_sub(1).filter(|_| waits && !captures::any())?;
