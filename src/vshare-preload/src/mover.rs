@@ -372,14 +372,19 @@ fn let_come(context: CUcontext, threads: usize) -> Next {
                 return Next::Asked;
             }
             let fetch = owned.arena.next_in(road::PIECE);
-            if !fetch.promote.is_empty() {
-                state.arenas.publish();
+            if fetch.promote.is_empty() {
+                let waits = owned.arena.waits_for_room();
+                drop(state);
+                if waits {
+                    // Memory that the program frees makes room, once the work that uses it has ended.
+                    streams::poll();
+                    return Next::Soon;
+                }
+                return Next::Asked;
             }
+            state.arenas.publish();
             fetch
         };
-        if fetch.promote.is_empty() {
-            return Next::Asked;
-        }
         let pages: u64 = fetch.promote.iter().map(|run| run.pages).sum();
         report::add(report::FORESEEN_BYTES, pages * PAGE);
         let jobs = fetch.promote.iter().map(|&run| Job::In(context, run, true));

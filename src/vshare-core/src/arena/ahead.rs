@@ -125,6 +125,11 @@ impl Arena {
         Fetch::default()
     }
 
+    /// Whether something could come by now, but for room.
+    pub fn waits_for_room(&mut self) -> bool {
+        self.residency.room() == 0 && !self.wanted_next(1).is_empty()
+    }
+
     /// Pages that must go so that what comes next has room: several pieces, because it takes a while.
     fn room_for_next(&mut self, piece: u64) -> u64 {
         let next = self.wanted_next(PIECES * piece);
