@@ -21,8 +21,8 @@ use vshare_shm::record::Record;
 /// threads, which wait for the driver's lock meanwhile, wait less than a millisecond.
 pub(crate) const PIECE: u64 = 16;
 
-/// Threads that fill the link in one direction on the direct road; through libcuda one does what several do.
-const DIRECT_THREADS: usize = 3;
+/// Threads that fill the link in one direction on the direct road, moves and drops together; through libcuda one does what several do.
+const DIRECT_THREADS: usize = 4;
 
 /// What a move needs to know of its arena.
 #[derive(Clone, Copy, Debug)]
