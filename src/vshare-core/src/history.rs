@@ -6,9 +6,10 @@
 //! it did there. What followed there is the forecast.
 //!
 //! **Finding it.** Every operation has two signatures: the *weak* one says what was done (which function, on how
-//! many pages), the *strong* one also how many operations ago each block was last used, which tells one layer
-//! from the next without looking at addresses. Sums over the last 2048, 256, 64, 16 and 8 of them lead to where
-//! the same sequence ended last. The longest that leads anywhere wins, and the cursor goes there.
+//! many pages), the *strong* one also how many operations ago each block was last used, which tells one layer from the
+//! next without looking at addresses, and, of blocks that have been in use for long, which ones. Sums over the last
+//! operations lead to where the same sequence ended last: over 64 and 8 strong signatures, or over 2048, 256 and 16 weak
+//! ones. The first of these that leads anywhere wins, and the cursor goes there.
 //!
 //! **Keeping it.** The cursor moves with the program as long as the weak signatures agree, over a few operations
 //! that are missing, too many, or others. As long as it does, it leaves only for a place where the same was done for
@@ -60,6 +61,7 @@ pub struct Instance {
     /// When it was freed; `u64::MAX`: not yet.
     pub died: Index,
     last: Index,
+    uses: u32,
 }
 
 impl Instance {
@@ -79,12 +81,15 @@ struct Gram {
 
 /// The most telling first.
 const GRAMS: [Gram; 5] = [
-    Gram::new(false, 2048),
     Gram::new(true, 64),
-    Gram::new(false, 256),
     Gram::new(true, 8),
+    Gram::new(false, 2048),
+    Gram::new(false, 256),
     Gram::new(false, 16),
 ];
+
+/// Uses after which a block is known by itself: what is allocated anew in every period seldom has so many.
+const OLD: u32 = 8;
 
 impl Gram {
     const fn new(strong: bool, length: u64) -> Self {
@@ -235,7 +240,11 @@ impl History {
                 weak = mix(weak, instance.pages);
                 let since = if instance.last == 0 { 0 } else { at - instance.last };
                 strong = mix(strong, since);
+                if instance.uses >= OLD {
+                    strong = mix(strong, instance.serial);
+                }
             }
+            instance.uses += 1;
             instance.last = at;
         }
         self.append(Kind::Work, weak, mix(weak, strong));
@@ -327,6 +336,7 @@ impl History {
             born,
             died: u64::MAX,
             last: born,
+            uses: 0,
         };
         let id = match self.unused.pop() {
             Some(id) => {
