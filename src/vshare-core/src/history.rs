@@ -5,11 +5,11 @@
 //! therefore a place: the *cursor*, the operation of the past that is to come next, if the program goes on as
 //! it did there. What followed there is the forecast.
 //!
-//! **Finding it.** Every operation has two signatures: the *weak* one says what was done (which function, on how
-//! many pages), the *strong* one also how many operations ago each block was last used, which tells one layer from the
-//! next without looking at addresses, and, of blocks that have been in use for long, which ones. Sums over the last
-//! operations lead to where the same sequence ended last: over 64 and 8 strong signatures, or over 2048, 256 and 16 weak
-//! ones. The first of these that leads anywhere wins, and the cursor goes there.
+//! **Finding it.** Every operation has three signatures: the *weak* one says what was done (which function, on how
+//! many pages); the *strong* one also how many operations ago each block was last used, which tells one layer from the
+//! next without looking at addresses; the *same* one also which blocks they were, which tells one turn of a loop
+//! from the next, but never agrees on what is allocated anew. Sums over the last operations lead to where the same
+//! sequence ended last. The most telling that leads anywhere wins, and the cursor goes there.
 //!
 //! **Keeping it.** The cursor moves with the program as long as the weak signatures agree, over a few operations
 //! that are missing, too many, or others. As long as it does, it leaves only for a place where the same was done for
@@ -38,11 +38,9 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Op {
     kind: Kind,
-    weak: u64,
-    strong: u64,
+    signatures: [u64; 3],
     /// Sums over all operations up to this one, from which that of any stretch follows.
-    weak_sum: u64,
-    strong_sum: u64,
+    sums: [u64; 3],
     /// Where its instances end, in the list of all.
     end: u64,
 }
@@ -61,7 +59,6 @@ pub struct Instance {
     /// When it was freed; `u64::MAX`: not yet.
     pub died: Index,
     last: Index,
-    uses: u32,
 }
 
 impl Instance {
@@ -72,28 +69,34 @@ impl Instance {
     }
 }
 
-/// A stretch of operations that is looked for: of which signatures, how many.
+/// Which signatures are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Weak,
+    Strong,
+    Same,
+}
+
+/// A stretch of operations that is looked for: by which signatures, how many.
 #[derive(Clone, Copy, Debug)]
 struct Gram {
-    strong: bool,
+    by: Look,
     length: u64,
 }
 
 /// The most telling first.
-const GRAMS: [Gram; 5] = [
-    Gram::new(true, 64),
-    Gram::new(true, 8),
-    Gram::new(false, 2048),
-    Gram::new(false, 256),
-    Gram::new(false, 16),
+const GRAMS: [Gram; 6] = [
+    Gram::new(Look::Same, 64),
+    Gram::new(Look::Strong, 64),
+    Gram::new(Look::Strong, 8),
+    Gram::new(Look::Weak, 2048),
+    Gram::new(Look::Weak, 256),
+    Gram::new(Look::Weak, 16),
 ];
 
-/// Uses after which a block is known by itself: what is allocated anew in every period seldom has so many.
-const OLD: u32 = 8;
-
 impl Gram {
-    const fn new(strong: bool, length: u64) -> Self {
-        Self { strong, length }
+    const fn new(by: Look, length: u64) -> Self {
+        Self { by, length }
     }
 }
 
@@ -155,6 +158,8 @@ pub struct History {
     cursor: Option<Cursor>,
     /// How often lately the strong signatures agreed, of 65536.
     agreement: u32,
+    /// The same of the same signatures.
+    sameness: u32,
     /// How far the cursor has moved, in all.
     progress: u64,
     /// Changes when the cursor goes elsewhere.
@@ -183,6 +188,7 @@ impl History {
             tables: GRAMS.iter().map(|_| alloc::vec![0; TABLE]).collect(),
             cursor: None,
             agreement: 0,
+            sameness: 0,
             progress: 0,
             epoch: 0,
         }
@@ -198,7 +204,7 @@ impl History {
         let id = self.new_instance(block, pages, at);
         self.uses.push(id);
         let weak = mix(0xa110c, pages);
-        self.append(Kind::Born, weak, weak);
+        self.append(Kind::Born, [weak; 3]);
     }
 
     /// A block was freed.
@@ -212,7 +218,8 @@ impl History {
         self.uses.push(id);
         self.end(id, block, at);
         let weak = mix(0xf4ee, pages);
-        self.append(Kind::Died, weak, mix(weak, since));
+        let strong = mix(weak, since);
+        self.append(Kind::Died, [weak, strong, strong]);
     }
 
     /// Work with this signature (of what is done, not of where) was submitted. It uses the `named` blocks,
@@ -226,7 +233,7 @@ impl History {
         pages: impl Fn(BlockId) -> u64,
     ) {
         let at = self.last() + 1;
-        let (mut weak, mut strong) = (mix(0x3047, signature), 0);
+        let (mut weak, mut strong, mut same) = (mix(0x3047, signature), 0, 0);
         for (i, &block) in named.iter().chain(maybe).enumerate() {
             let id = match self.instance_of(block) {
                 Some(id) => id,
@@ -240,14 +247,12 @@ impl History {
                 weak = mix(weak, instance.pages);
                 let since = if instance.last == 0 { 0 } else { at - instance.last };
                 strong = mix(strong, since);
-                if instance.uses >= OLD {
-                    strong = mix(strong, instance.serial);
-                }
+                same = mix(same, instance.serial);
             }
-            instance.uses += 1;
             instance.last = at;
         }
-        self.append(Kind::Work, weak, mix(weak, strong));
+        let strong = mix(weak, strong);
+        self.append(Kind::Work, [weak, strong, mix(strong, same)]);
     }
 
     /// The last operation.
@@ -336,7 +341,6 @@ impl History {
             born,
             died: u64::MAX,
             last: born,
-            uses: 0,
         };
         let id = match self.unused.pop() {
             Some(id) => {
@@ -368,17 +372,18 @@ impl History {
         }
     }
 
-    fn append(&mut self, kind: Kind, weak: u64, strong: u64) {
-        let (weak_sum, strong_sum) = self.ops.last().map_or((0, 0), |o| (o.weak_sum, o.strong_sum));
+    fn append(&mut self, kind: Kind, signatures: [u64; 3]) {
+        let mut sums = self.ops.last().map_or([0; 3], |o| o.sums);
+        for (sum, signature) in sums.iter_mut().zip(signatures) {
+            *sum = sum.wrapping_mul(FACTOR).wrapping_add(signature);
+        }
         self.ops.push(Op {
             kind,
-            weak,
-            strong,
-            weak_sum: weak_sum.wrapping_mul(FACTOR).wrapping_add(weak),
-            strong_sum: strong_sum.wrapping_mul(FACTOR).wrapping_add(strong),
+            signatures,
+            sums,
             end: self.uses_forgotten + self.uses.len() as u64,
         });
-        self.follow(weak, strong);
+        self.follow(signatures);
         let at = self.last();
         let doubtful = self
             .cursor
@@ -399,17 +404,22 @@ impl History {
     }
 
     /// Moves the cursor with the operation that has just come.
-    fn follow(&mut self, weak: u64, strong: u64) {
+    fn follow(&mut self, [weak, strong, same]: [u64; 3]) {
         let Some(mut cursor) = self.cursor else {
             return;
         };
-        let expected = |at: Index| self.place_of(at).and_then(|p| self.ops.get(p)).map(|o| (o.weak, o.strong));
+        let expected = |at: Index| Some(self.ops.get(self.place_of(at)?)?.signatures);
         let last = self.last();
         let found = (cursor.at..last.min(cursor.at + 1 + SKIP))
-            .find(|&at| expected(at).is_some_and(|(w, _)| w == weak));
-        let agrees = found.and_then(expected).is_some_and(|(_, s)| s == strong);
-        self.agreement -= self.agreement / 64;
-        self.agreement += if agrees { 1024 } else { 0 };
+            .find(|&at| expected(at).is_some_and(|[w, ..]| w == weak));
+        let [_, found_strong, found_same] = found.and_then(expected).unwrap_or_default();
+        for (share, agrees) in [
+            (&mut self.agreement, found_strong == strong),
+            (&mut self.sameness, found_same == same),
+        ] {
+            *share -= *share / 64;
+            *share += if agrees { 1024 } else { 0 };
+        }
         match found {
             Some(at) => {
                 self.progress += at + 1 - cursor.at;
@@ -437,7 +447,11 @@ impl History {
     fn look(&mut self, doubtful: bool) {
         let last = self.last();
         for (gram, table) in GRAMS.iter().zip(&self.tables) {
-            let better = |c: Cursor| !gram.strong && c.run < gram.length;
+            let better = |c: Cursor| match gram.by {
+                Look::Weak => c.run < gram.length,
+                Look::Strong => false,
+                Look::Same => self.sameness < 65536 / 2,
+            };
             if !doubtful && !self.cursor.is_some_and(better) {
                 continue;
             }
@@ -454,8 +468,11 @@ impl History {
                     run: gram.length,
                     strayed: 0,
                 });
-                if gram.strong {
+                if gram.by != Look::Weak {
                     self.agreement = self.agreement.max(AGREED);
+                }
+                if gram.by == Look::Same {
+                    self.sameness = self.sameness.max(AGREED);
                 }
                 self.epoch += 1;
                 return;
@@ -467,7 +484,7 @@ impl History {
     fn sum(&self, end: Index, gram: Gram) -> Option<u64> {
         let get = |at: Index| {
             let op = self.ops.get(self.place_of(at)?)?;
-            Some(if gram.strong { op.strong_sum } else { op.weak_sum })
+            op.sums.get(gram.by as usize).copied()
         };
         let before = get(end.checked_sub(gram.length)?)?;
         let exponent = u32::try_from(gram.length).ok()?;
