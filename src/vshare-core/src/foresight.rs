@@ -270,12 +270,12 @@ impl Foresight {
         waits.map_or(Out::Nothing, Out::Wait)
     }
 
-    /// The planned moves to the device that there is room for in the plan now, in order, up to `most` pages. None,
-    /// while something is late to leave: its room is wanted by what the program is about to do. `lies` tells how
-    /// many pages of a block are on the device or on their way there, and how many in host memory.
+    /// The planned moves to the device that there is room for in the plan now, in order, up to `most` pages. While
+    /// something is late to leave, only what is wanted at once: the room is wanted by what the program is about to
+    /// do. `lies` tells how many pages of a block are on the device or on their way there, and how many in host memory.
     pub fn next_in(&mut self, most: u64, lies: impl Fn(BlockId) -> (u64, u64)) -> Vec<In> {
         let mut found: Vec<In> = Vec::new();
-        let Some(active) = self.active.as_mut().filter(|a| !a.late) else {
+        let Some(active) = self.active.as_mut() else {
             return found;
         };
         let position = active.position(self.history.place().1);
@@ -285,6 +285,9 @@ impl Foresight {
             let (Some(&next), Some(&done)) = (active.plan.coming.get(at), active.came.get(at)) else {
                 break;
             };
+            if active.late && next.need > position {
+                break;
+            }
             if !done && next.need >= position && next.from > position {
                 continue;
             }

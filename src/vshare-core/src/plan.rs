@@ -135,7 +135,8 @@ impl Plan {
         plan.span = u32::try_from(events.span).unwrap_or(0);
         let budget = forecast.budget.saturating_sub(slack).max(1);
         let levels = plan.walk(&events, &mut states, budget);
-        plan.time_arrivals(levels, budget);
+        // The slack is for this: so much may come a little early.
+        plan.time_arrivals(levels, budget + slack);
         // Stable: what is wanted earlier leaves earlier.
         plan.leaving.sort_by_key(|l| l.after);
         plan
