@@ -7,10 +7,14 @@
 mod elf;
 mod library;
 mod program;
-mod report;
+mod ps;
 mod run;
+mod segments;
+mod snapshot;
 mod stats;
+mod summary;
 mod supervise;
+mod text;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -35,6 +39,8 @@ enum Command {
     Run(run::Options),
     /// Show what processes under vshare hold and have moved, the dead ones' too
     Stats(stats::Options),
+    /// List the processes that run or have run under vshare, one line each
+    Ps(ps::Options),
 }
 
 /// Why the command could not do its work: what, where, and what to do.
@@ -70,6 +76,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::stats(&options),
+        Command::Ps(options) => ps::ps(&options),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.message);

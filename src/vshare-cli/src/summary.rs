@@ -1,4 +1,4 @@
-//! Segments as text and as JSON.
+//! What a segment says but its events, as text and as JSON.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,11 +6,12 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use vshare_core::units::Human;
 use vshare_shm::directory;
-use vshare_shm::layout::State;
-use vshare_shm::process::{Identity, Liveness};
+use vshare_shm::process::Identity;
 use vshare_shm::reader::Segment;
 
 use crate::say;
+use crate::segments::state;
+use crate::text::{Nanoseconds, printable, table, uuid, with_unit};
 
 /// Says on stderr what the programs of one `vshare run --stats` did.
 pub(crate) fn after_run(run: u64, child: Option<Identity>, as_json: bool) {
@@ -225,118 +226,4 @@ pub(crate) fn overview(segments: &[Segment]) -> String {
         ],
         &rows,
     )
-}
-
-/// How the owner is, by what it says and by what we see.
-fn state(segment: &Segment) -> &'static str {
-    match (segment.liveness(), segment.state()) {
-        (Liveness::Dead, Some(State::Exited)) => "exited",
-        (Liveness::Dead, _) => "dead",
-        (Liveness::Unknown, _) => "unknown",
-        (Liveness::Alive, Some(State::Starting)) => "starting",
-        (Liveness::Alive, Some(State::Exited)) => "exiting",
-        (Liveness::Alive, _) => "live",
-    }
-}
-
-/// As nvidia-smi writes it.
-fn uuid(bytes: [u8; 16]) -> String {
-    let mut text = "GPU".to_owned();
-    for (i, byte) in bytes.iter().enumerate() {
-        if matches!(i, 0 | 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        _ = write!(text, "{byte:02x}"); // a String takes all
-    }
-    text
-}
-
-fn with_unit(value: u64, unit: &str) -> String {
-    match unit {
-        "bytes" => Human(value).to_string(),
-        "nanoseconds" => Nanoseconds(value).to_string(),
-        "count" => value.to_string(),
-        other => format!("{value} {}", printable(other)),
-    }
-}
-
-/// A time for a person.
-struct Nanoseconds(u64);
-
-impl std::fmt::Display for Nanoseconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (unit, name) = match self.0 {
-            0..1_000 => return write!(f, "{} ns", self.0),
-            1_000..1_000_000 => (1_000, "us"),
-            1_000_000..1_000_000_000 => (1_000_000, "ms"),
-            _ => (1_000_000_000, "s"),
-        };
-        write!(f, "{}.{} {name}", self.0 / unit, self.0 % unit * 10 / unit)
-    }
-}
-
-/// A table whose last column is as wide as it likes.
-fn table<const N: usize>(head: &[&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = head.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    let lines = std::iter::once(head.map(str::to_owned)).chain(rows.iter().cloned());
-    for line in lines {
-        let mut padded = String::new();
-        for (cell, width) in line.iter().zip(widths) {
-            _ = write!(padded, "{cell:<width$}  "); // a String takes all
-        }
-        text.push_str(padded.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// What a terminal may be shown: a segment's texts come from outside.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_for_people() {
-        for (nanoseconds, text) in [
-            (0, "0 ns"),
-            (999, "999 ns"),
-            (1_500, "1.5 us"),
-            (2_000_000, "2.0 ms"),
-            (61_250_000_000, "61.2 s"),
-        ] {
-            assert_eq!(Nanoseconds(nanoseconds).to_string(), text);
-        }
-    }
-
-    #[test]
-    fn columns_line_up_and_lines_have_no_blanks_at_their_end() {
-        let rows = [
-            ["1".to_owned(), "long cell".to_owned()],
-            ["22".to_owned(), String::new()],
-        ];
-        assert_eq!(table(&["A", "B"], &rows), "A   B\n1   long cell\n22\n");
-    }
-
-    #[test]
-    fn a_uuid_is_written_as_nvidia_smi_does() {
-        let bytes = std::array::from_fn(|i| u8::try_from(i).unwrap());
-        assert_eq!(uuid(bytes), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
-    }
-
-    #[test]
-    fn a_segment_cannot_steer_the_terminal() {
-        assert_eq!(printable("a\x1b[2Jb\nc"), "a?[2Jb?c");
-    }
 }

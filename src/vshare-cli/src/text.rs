@@ -1,0 +1,115 @@
+//! Numbers, times, tables and texts from outside, as a terminal may show them.
+
+use std::fmt::Write;
+
+use vshare_core::units::Human;
+
+/// As nvidia-smi writes it.
+pub(crate) fn uuid(bytes: [u8; 16]) -> String {
+    let mut text = "GPU".to_owned();
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 0 | 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        _ = write!(text, "{byte:02x}"); // a String takes all
+    }
+    text
+}
+
+pub(crate) fn with_unit(value: u64, unit: &str) -> String {
+    match unit {
+        "bytes" => Human(value).to_string(),
+        "nanoseconds" => Nanoseconds(value).to_string(),
+        "count" => value.to_string(),
+        other => format!("{value} {}", printable(other)),
+    }
+}
+
+/// A time for a person.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nanoseconds(pub(crate) u64);
+
+impl std::fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (unit, name) = match self.0 {
+            0..1_000 => return write!(f, "{} ns", self.0),
+            1_000..1_000_000 => (1_000, "us"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        write!(f, "{}.{} {name}", self.0 / unit, self.0 % unit * 10 / unit)
+    }
+}
+
+/// A table whose last column is as wide as it likes.
+pub(crate) fn table<const N: usize>(head: &[&str; N], rows: &[[String; N]]) -> String {
+    let mut widths = head.map(str::len);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    let lines = std::iter::once(head.map(str::to_owned)).chain(rows.iter().cloned());
+    for line in lines {
+        let mut padded = String::new();
+        for (cell, width) in line.iter().zip(widths) {
+            _ = write!(padded, "{cell:<width$}  "); // a String takes all
+        }
+        text.push_str(padded.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// What a terminal may be shown: a segment's texts come from outside.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if is_unruly(c) { '?' } else { c })
+        .collect()
+}
+
+/// Moves the cursor, changes the terminal, or makes text seem other than it is.
+fn is_unruly(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_for_people() {
+        for (nanoseconds, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_500, "1.5 us"),
+            (2_000_000, "2.0 ms"),
+            (61_250_000_000, "61.2 s"),
+        ] {
+            assert_eq!(Nanoseconds(nanoseconds).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn columns_line_up_and_lines_have_no_blanks_at_their_end() {
+        let rows = [
+            ["1".to_owned(), "long cell".to_owned()],
+            ["22".to_owned(), String::new()],
+        ];
+        assert_eq!(table(&["A", "B"], &rows), "A   B\n1   long cell\n22\n");
+    }
+
+    #[test]
+    fn a_uuid_is_written_as_nvidia_smi_does() {
+        let bytes = std::array::from_fn(|i| u8::try_from(i).unwrap());
+        assert_eq!(uuid(bytes), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+
+    #[test]
+    fn a_segment_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\nc"), "a?[2Jb?c");
+        assert_eq!(printable("a\u{202e}b\u{9b}é"), "a?b?é");
+    }
+}
