@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod elf;
+mod events;
 mod library;
+mod log;
 mod program;
 mod ps;
 mod run;
@@ -18,9 +20,11 @@ mod text;
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -41,6 +45,8 @@ enum Command {
     Stats(stats::Options),
     /// List the processes that run or have run under vshare, one line each
     Ps(ps::Options),
+    /// Tell what happened in a process, in plain words; with -f, go on with what happens
+    Log(log::Options),
 }
 
 /// Why the command could not do its work: what, where, and what to do.
@@ -77,6 +83,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::stats(&options),
         Command::Ps(options) => ps::ps(&options),
+        Command::Log(options) => log::log(&options),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.message);
@@ -89,14 +96,36 @@ pub(crate) fn say(message: impl Display) {
     _ = writeln!(io::stderr(), "vshare: {message}"); // nowhere left to complain to
 }
 
+/// Whether anyone still reads our stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    There,
+    Gone,
+}
+
 /// Writes `text` to stdout. A reader that has seen enough, like `head`, is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_on(text).map(drop)
+}
+
+/// The same, for a command that goes on: it should not, once the reader has gone.
+pub(crate) fn print_on(text: &str) -> Result<Listener, Failure> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("cannot write to stdout: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(Listener::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Listener::Gone),
+        Err(error) => Err(Failure::new(format!("cannot write to stdout: {error}"))),
+    }
+}
+
+/// Waits so long, or until nobody reads our stdout any more.
+pub(crate) fn pause(milliseconds: u16) -> Listener {
+    let out = io::stdout();
+    // No event is asked for: errors and the other side's end are told all the same.
+    let mut watched = [PollFd::new(out.as_fd(), PollFlags::empty())];
+    match poll(&mut watched, PollTimeout::from(milliseconds)) {
+        Ok(0) | Err(_) => Listener::There,
+        Ok(_) => Listener::Gone,
     }
 }
 

@@ -41,6 +41,33 @@ impl std::fmt::Display for Nanoseconds {
     }
 }
 
+/// A moment, in nanoseconds since 1970, as ISO 8601 has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Utc(pub(crate) u64);
+
+impl std::fmt::Display for Utc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (seconds, micros) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000 / 1000);
+        let (days, second) = (seconds / 86_400, seconds % 86_400);
+        // Years that begin in March have their leap day at the end; 146097 days are 400 years.
+        let since_0000_03_01 = days + 719_468;
+        let (era, day) = (since_0000_03_01 / 146_097, since_0000_03_01 % 146_097);
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = era * 400 + year + u64::from(month <= 2);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{micros:06}Z",
+            second / 3600,
+            second / 60 % 60,
+            second % 60
+        )
+    }
+}
+
 /// A table whose last column is as wide as it likes.
 pub(crate) fn table<const N: usize>(head: &[&str; N], rows: &[[String; N]]) -> String {
     let mut widths = head.map(str::len);
@@ -90,6 +117,20 @@ mod tests {
         ] {
             assert_eq!(Nanoseconds(nanoseconds).to_string(), text);
         }
+    }
+
+    #[test]
+    fn moments_are_written_as_iso_8601_has_them() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000Z"),
+            (1_764_560_096, "2025-12-01T03:34:56.000000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000000Z"),
+        ] {
+            assert_eq!(Utc(seconds * 1_000_000_000).to_string(), text);
+        }
+        assert_eq!(Utc(u64::MAX).to_string(), "2554-07-21T23:34:33.709551Z");
     }
 
     #[test]

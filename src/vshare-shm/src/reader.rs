@@ -242,25 +242,34 @@ impl Segment {
     }
 
     /// The events still in the ring, oldest first. Those overwritten or being written are left
-    /// out, which shows as a gap in the tickets.
+    /// out, which shows as a gap in the tickets. [`crate::follow`] tells how many.
     pub fn events(&self) -> Vec<Event> {
+        self.held().filter_map(|t| self.event(t).ok()).collect()
+    }
+
+    /// The tickets that the ring may still hold, oldest first.
+    pub(crate) fn held(&self) -> std::ops::Range<u64> {
+        self.ring().map_or(0..0, |ring| ring.held())
+    }
+
+    /// The event under `ticket`, or why there is none.
+    pub(crate) fn event(&self, ticket: u64) -> Result<Event, Read> {
+        match self.ring().map_or(Read::Lost, |ring| ring.read(ticket)) {
+            Read::Record(payload) => {
+                let (time_ns, record) = Record::unpack(payload);
+                Ok(Event {
+                    ticket,
+                    time_ns,
+                    record,
+                })
+            }
+            missing => Err(missing),
+        }
+    }
+
+    fn ring(&self) -> Option<Ring<'_>> {
         let layout = self.layout();
-        let Some(ring) = Ring::new(&layout.ring_head, &layout.ring) else {
-            return Vec::new();
-        };
-        ring.held()
-            .filter_map(|ticket| match ring.read(ticket) {
-                Read::Record(payload) => {
-                    let (time_ns, record) = Record::unpack(payload);
-                    Some(Event {
-                        ticket,
-                        time_ns,
-                        record,
-                    })
-                }
-                Read::Pending | Read::Lost => None,
-            })
-            .collect()
+        Ring::new(&layout.ring_head, &layout.ring)
     }
 
     fn layout(&self) -> &Layout {

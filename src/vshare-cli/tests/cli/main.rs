@@ -5,6 +5,7 @@
     reason = "a test that cannot start has failed"
 )]
 
+mod log;
 mod ps;
 mod stats;
 

@@ -7,6 +7,7 @@
     reason = "a test that cannot start has failed"
 )]
 
+mod follow;
 mod hostile;
 mod prune;
 
