@@ -198,3 +198,7 @@ const _: () = {
         rest = tail;
     }
 };
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;
