@@ -37,9 +37,10 @@ pub(crate) fn log(options: &Options) -> Result<ExitCode, Failure> {
     loop {
         // Asked before the look: whatever the process wrote until its end is then seen by it.
         let alive = segment.liveness() == Liveness::Alive;
-        let entries = match alive {
-            true => follower.look(&segment),
-            false => follower.rest(&segment),
+        let entries = match (alive, options.follow) {
+            (true, true) => follower.look(&segment),
+            (true, false) => follower.glance(&segment),
+            (false, _) => follower.rest(&segment),
         };
         let text = entries
             .iter()

@@ -29,42 +29,61 @@ impl Follower {
     /// What has come since the last look. An event that is being written holds up those behind it
     /// until the next look, and is then given up: its writer has dropped it, or has died.
     pub fn look(&mut self, segment: &Segment) -> Vec<Entry> {
-        self.walk(segment, true)
+        self.walk(segment, Patience::OneLook)
+    }
+
+    /// The same for who does not come back: events that are being written behind all others are
+    /// not told, those before others count as lost.
+    pub fn glance(&mut self, segment: &Segment) -> Vec<Entry> {
+        self.walk(segment, Patience::AtTheEnd)
     }
 
     /// The same after the owner's end: nobody is to be waited for.
     pub fn rest(&mut self, segment: &Segment) -> Vec<Entry> {
-        self.walk(segment, false)
+        self.walk(segment, Patience::None)
     }
 
-    fn walk(&mut self, segment: &Segment, patient: bool) -> Vec<Entry> {
+    fn walk(&mut self, segment: &Segment, patience: Patience) -> Vec<Entry> {
         let held = segment.held();
         let mut entries = Vec::new();
         let mut lost = held.start.saturating_sub(self.next);
+        let mut pending = 0;
         let mut ticket = held.start.max(self.next);
         while ticket < held.end {
-            match segment.event(ticket) {
-                Ok(event) => {
-                    push_lost(&mut entries, &mut lost);
+            match (segment.event(ticket), patience) {
+                (Ok(event), _) => {
+                    push_lost(&mut entries, lost + pending);
                     entries.push(Entry::Event(event));
+                    (lost, pending) = (0, 0);
                 }
-                Err(Read::Pending) if patient && self.awaited != Some(ticket) => {
+                (Err(Read::Pending), Patience::OneLook) if self.awaited != Some(ticket) => {
                     self.awaited = Some(ticket);
                     break;
                 }
-                Err(_) => lost += 1,
+                (Err(Read::Pending), Patience::AtTheEnd) => pending += 1,
+                (Err(_), _) => lost += 1,
             }
             ticket += 1;
         }
-        push_lost(&mut entries, &mut lost);
-        self.next = ticket;
+        push_lost(&mut entries, lost);
+        self.next = ticket - pending;
         entries
     }
 }
 
-fn push_lost(entries: &mut Vec<Entry>, lost: &mut u64) {
-    if *lost > 0 {
-        entries.push(Entry::Lost(*lost));
-        *lost = 0;
+/// Who is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// Whoever was not ready at the last look is not waited for again.
+    OneLook,
+    /// Whoever has nobody behind him.
+    AtTheEnd,
+    /// Nobody.
+    None,
+}
+
+fn push_lost(entries: &mut Vec<Entry>, lost: u64) {
+    if lost > 0 {
+        entries.push(Entry::Lost(lost));
     }
 }

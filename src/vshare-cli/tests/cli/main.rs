@@ -5,8 +5,10 @@
     reason = "a test that cannot start has failed"
 )]
 
+mod hostile;
 mod log;
 mod ps;
+mod python;
 mod stats;
 
 use std::fs;
@@ -88,6 +90,11 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 fn set_word(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+}
+
+/// A segment of the first version.
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../vshare-shm/tests/golden/1.0.segment")
 }
 
 /// This process's segment, with something in it.

@@ -1,7 +1,8 @@
 //! `vshare ps`.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -117,26 +118,28 @@ fn what_is_no_segment_is_named_and_the_others_are_listed() {
 #[test]
 fn another_users_process_is_listed_without_what_is_private() {
     let scratch = Scratch::new("ps-foreign");
-    let path = write(&scratch.0, 0).path().to_owned();
-    // Where another user can run it: what the build made may lie in a private place.
+    write(&scratch.0, 0);
+    // Where another user can run it: what the build made may lie in a private place. Copied by another process, because a file
+    // that this one has open for writing, if only in a child of another thread's, cannot be run.
     let program = scratch.0.join("vshare");
-    fs::copy(env!("CARGO_BIN_EXE_vshare"), &program).unwrap();
-    fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
-    let ran = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_vshare"))
         .arg(&program)
-        .args(["ps", "--json", "--directory", scratch.text()])
-        .output();
-    let Ok(output) = ran.as_ref().map_err(drop).and_then(|output| {
-        if chown(&path, Some(0), None).is_ok() && output.status.success() {
-            Ok(output)
-        } else {
-            Err(())
-        }
-    }) else {
+        .status();
+    assert!(copied.unwrap().success());
+    fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
+    let as_nobody = |program: &Path, args: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(program)
+            .args(args)
+            .output()
+    };
+    if !as_nobody(Path::new("true"), &[]).is_ok_and(|output| output.status.success()) {
         skip("not root, or no setpriv: no other user to ask as");
         return;
-    };
+    }
+    let output = &as_nobody(&program, &["ps", "--json", "--directory", scratch.text()]).unwrap();
     let said: Vec<Value> = serde_json::from_str(&stdout(output)).unwrap();
     assert_eq!(said.len(), 1, "{said:?}");
     assert_eq!(

@@ -92,8 +92,11 @@ fn an_event_that_is_being_written_is_awaited_once_then_given_up() {
     assert_eq!(told(&follower.look(&segment)), [0]);
     assert_eq!(told(&follower.look(&segment)), [-1]);
     assert_eq!(told(&follower.look(&segment)), [-1, 3]);
+    // Who looks only once is told what is there.
+    set_head(&file, head(&file) + 1);
+    assert_eq!(told(&Follower::new().glance(&segment)), [0, -2, 3]);
     // After the owner's end nobody is waited for.
-    assert_eq!(told(&Follower::new().rest(&segment)), [0, -2, 3]);
+    assert_eq!(told(&Follower::new().rest(&segment)), [0, -2, 3, -1]);
 }
 
 #[test]
@@ -107,6 +110,7 @@ fn a_head_that_jumps_about_is_followed_without_harm() {
     for jump in [u64::MAX, 0, 1 << 63, 5, u64::MAX - 1, 7, u64::MAX] {
         set_head(&file, jump);
         follower.look(&segment);
+        assert!(follower.glance(&segment).len() <= SLOTS + 1);
         assert!(follower.rest(&segment).len() <= SLOTS + 1);
     }
 }

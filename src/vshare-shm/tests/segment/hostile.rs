@@ -191,7 +191,11 @@ impl Random {
 /// `good` with some of its words turned over, in every third round all of them; it still begins as a segment.
 pub(crate) fn mutate(good: &[u8], random: &mut Random, round: u32) -> Vec<u8> {
     let mut bytes = good.to_vec();
-    let hits = if round % 3 == 0 { SIZE / 8 } else { 40 };
+    let hits = if round.is_multiple_of(3) {
+        SIZE / 8
+    } else {
+        40
+    };
     for hit in 0..hits {
         let word = match random.next() % 4 {
             0 => u64::MAX,
@@ -212,6 +216,7 @@ pub(crate) fn mutate(good: &[u8], random: &mut Random, round: u32) -> Vec<u8> {
 fn read_everything(segment: &Segment) {
     let mut follower = Follower::new();
     follower.look(segment);
+    follower.glance(segment);
     follower.rest(segment);
     segment.counters();
     segment.events();
