@@ -6,8 +6,10 @@
 
 mod elf;
 mod events;
+mod exposition;
 mod library;
 mod log;
+mod metrics;
 mod program;
 mod ps;
 mod run;
@@ -47,6 +49,8 @@ enum Command {
     Ps(ps::Options),
     /// Tell what happened in a process, in plain words; with -f, go on with what happens
     Log(log::Options),
+    /// Serve metrics for Prometheus, or write them to a file
+    Metrics(metrics::Options),
 }
 
 /// Why the command could not do its work: what, where, and what to do.
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         Command::Stats(options) => stats::stats(&options),
         Command::Ps(options) => ps::ps(&options),
         Command::Log(options) => log::log(&options),
+        Command::Metrics(options) => metrics::metrics(&options),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.message);

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::layout::{Layout, MAGIC, MAJOR, MINOR, SIZE, State};
+use crate::counters::Kind;
+use crate::layout::{Layout, MAGIC, MAJOR, MINOR, RowWords, SIZE, State};
 use crate::process::{self, Identity, Liveness};
 use crate::record::Record;
 use crate::ring::{Read, Ring};
@@ -78,6 +79,8 @@ pub struct Reading {
     pub unit: String,
     /// What it means.
     pub help: String,
+    /// Whether it goes up and down; else it only grows.
+    pub is_gauge: bool,
     /// Its value now.
     pub value: u64,
 }
@@ -230,7 +233,8 @@ impl Segment {
                 name: text::load_padded(&row.name),
                 unit: text::load_padded(&row.unit),
                 help: text::load_padded(&row.help),
-                value: clamp(load(&row.kind), load(value)),
+                is_gauge: is_gauge(row),
+                value: clamp(is_gauge(row), load(value)),
             })
             .collect()
     }
@@ -295,9 +299,12 @@ fn check(layout: &Layout) -> Result<(), OpenError> {
     Ok(())
 }
 
+fn is_gauge(row: &RowWords) -> bool {
+    load(&row.kind) == Kind::Gauge.word()
+}
+
 /// Gauges are two's complement: below zero, for the moment between two threads, is zero.
-fn clamp(kind: u64, value: u64) -> u64 {
-    let gauge = kind == crate::counters::Kind::Gauge.word();
+fn clamp(gauge: bool, value: u64) -> u64 {
     if gauge && value > u64::MAX / 2 {
         0
     } else {

@@ -7,6 +7,7 @@
 
 mod hostile;
 mod log;
+mod metrics;
 mod ps;
 mod python;
 mod stats;
