@@ -2,14 +2,16 @@
 //!
 //! Exit codes of its own: 0 good, 1 failed, 2 wrong usage; `vshare run` else gives the program's,
 //! or 126 and 127 as a shell does when there is no such program to run.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod doctor;
 mod elf;
 mod events;
 mod exposition;
 mod library;
 mod log;
 mod metrics;
+mod probe;
 mod program;
 mod ps;
 mod run;
@@ -51,6 +53,11 @@ enum Command {
     Log(log::Options),
     /// Serve metrics for Prometheus, or write them to a file
     Metrics(metrics::Options),
+    /// Look whether vshare can work here, and say what to do where it cannot
+    Doctor(doctor::Options),
+    /// What `doctor` tries in a process of its own
+    #[command(hide = true)]
+    Probe(probe::Options),
 }
 
 /// Why the command could not do its work: what, where, and what to do.
@@ -89,6 +96,8 @@ fn main() -> ExitCode {
         Command::Ps(options) => ps::ps(&options),
         Command::Log(options) => log::log(&options),
         Command::Metrics(options) => metrics::metrics(&options),
+        Command::Doctor(options) => doctor::doctor(&options),
+        Command::Probe(options) => probe::probe(&options),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.message);

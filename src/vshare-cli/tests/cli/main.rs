@@ -5,6 +5,7 @@
     reason = "a test that cannot start has failed"
 )]
 
+mod doctor;
 mod hostile;
 mod log;
 mod metrics;
