@@ -14,6 +14,7 @@ mod metrics;
 mod probe;
 mod program;
 mod ps;
+mod recording;
 mod run;
 mod segments;
 mod snapshot;
@@ -21,10 +22,14 @@ mod stats;
 mod summary;
 mod supervise;
 mod text;
+mod timeline;
+mod trace;
 
 use std::fmt::Display;
+use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -53,6 +58,8 @@ enum Command {
     Log(log::Options),
     /// Serve metrics for Prometheus, or write them to a file
     Metrics(metrics::Options),
+    /// Write what happened in a process for Perfetto or Chrome
+    Trace(trace::Options),
     /// Look whether vshare can work here, and say what to do where it cannot
     Doctor(doctor::Options),
     /// What `doctor` tries in a process of its own
@@ -96,6 +103,7 @@ fn main() -> ExitCode {
         Command::Ps(options) => ps::ps(&options),
         Command::Log(options) => log::log(&options),
         Command::Metrics(options) => metrics::metrics(&options),
+        Command::Trace(options) => trace::trace(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Probe(options) => probe::probe(&options),
     };
@@ -108,6 +116,25 @@ fn main() -> ExitCode {
 /// One line for the user, on stderr, where it does not mix with the program's output.
 pub(crate) fn say(message: impl Display) {
     _ = writeln!(io::stderr(), "vshare: {message}"); // nowhere left to complain to
+}
+
+/// Puts `text` into the file at `path`: all of it, or nothing is changed. A device or a pipe is written to.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
+    let written = match fs::metadata(path) {
+        Ok(found) if found.is_file() => path.canonicalize().and_then(|path| replace(&path, text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => replace(path, text),
+        // A rename would replace even /dev/null.
+        _ => fs::write(path, text),
+    };
+    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = Path::new(&temporary);
+    let done = fs::write(temporary, text).and_then(|()| fs::rename(temporary, path));
+    done.inspect_err(|_| _ = fs::remove_file(temporary)) // the first error is the one to tell
 }
 
 /// Whether anyone still reads our stdout.

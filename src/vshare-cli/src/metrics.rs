@@ -1,6 +1,5 @@
 //! `vshare metrics`: what Prometheus reads, over HTTP or in a file for the node exporter's textfile collector.
 
-use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +10,7 @@ use tiny_http::{Header, Method, Request, Response, Server};
 use crate::exposition::{self, Format};
 use crate::segments::{Place, is_others};
 use crate::snapshot::Snapshot;
-use crate::{Failure, say};
+use crate::{Failure, say, write_whole};
 
 /// Requests that are answered at the same time.
 const WORKERS: usize = 4;
@@ -54,18 +53,9 @@ fn now(place: &Place, format: Format) -> Result<String, Failure> {
 }
 
 fn write(path: &Path, options: &Options) -> Result<ExitCode, Failure> {
-    let mut temporary = path.as_os_str().to_owned();
-    // Not *.prom: the collector would read it.
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = Path::new(&temporary);
     loop {
-        let said = now(&options.place, Format::Plain)?;
-        fs::write(temporary, said)
-            .and_then(|()| fs::rename(temporary, path))
-            .map_err(|error| {
-                _ = fs::remove_file(temporary); // the first error is the one to tell
-                Failure::new(format!("cannot write {}: {error}", path.display()))
-            })?;
+        // Beside it under a name that is not *.prom: the collector would read that.
+        write_whole(path, &now(&options.place, Format::Plain)?)?;
         let Some(seconds) = options.every else {
             return Ok(ExitCode::SUCCESS);
         };

@@ -12,6 +12,7 @@ mod metrics;
 mod ps;
 mod python;
 mod stats;
+mod trace;
 
 use std::fs;
 use std::io::Write as _;
