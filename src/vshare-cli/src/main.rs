@@ -15,6 +15,7 @@ mod probe;
 mod program;
 mod ps;
 mod recording;
+mod report;
 mod run;
 mod segments;
 mod snapshot;
@@ -60,6 +61,8 @@ enum Command {
     Metrics(metrics::Options),
     /// Write what happened in a process for Perfetto or Chrome
     Trace(trace::Options),
+    /// Write what a process held, moved and waited for as one HTML file
+    Report(report::Options),
     /// Look whether vshare can work here, and say what to do where it cannot
     Doctor(doctor::Options),
     /// What `doctor` tries in a process of its own
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Log(options) => log::log(&options),
         Command::Metrics(options) => metrics::metrics(&options),
         Command::Trace(options) => trace::trace(&options),
+        Command::Report(options) => report::report(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Probe(options) => probe::probe(&options),
     };

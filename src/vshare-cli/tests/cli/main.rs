@@ -11,6 +11,7 @@ mod log;
 mod metrics;
 mod ps;
 mod python;
+mod report;
 mod stats;
 mod trace;
 
