@@ -8,6 +8,7 @@ mod doctor;
 mod elf;
 mod events;
 mod exposition;
+mod interrupt;
 mod library;
 mod log;
 mod metrics;
@@ -24,6 +25,7 @@ mod summary;
 mod supervise;
 mod text;
 mod timeline;
+mod top;
 mod trace;
 
 use std::fmt::Display;
@@ -55,6 +57,8 @@ enum Command {
     Stats(stats::Options),
     /// List the processes that run or have run under vshare, one line each
     Ps(ps::Options),
+    /// Watch the processes under vshare: who holds what, what moves, who waits
+    Top(top::Options),
     /// Tell what happened in a process, in plain words; with -f, go on with what happens
     Log(log::Options),
     /// Serve metrics for Prometheus, or write them to a file
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::stats(&options),
         Command::Ps(options) => ps::ps(&options),
+        Command::Top(options) => top::top(&options),
         Command::Log(options) => log::log(&options),
         Command::Metrics(options) => metrics::metrics(&options),
         Command::Trace(options) => trace::trace(&options),

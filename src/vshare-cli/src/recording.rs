@@ -2,17 +2,14 @@
 //!
 //! A ring alone remembers 960 events, which a busy process writes in moments. Who wants more follows it.
 
-use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use vshare_shm::Record;
 use vshare_shm::follow::{Entry, Follower};
 use vshare_shm::process::Liveness;
 use vshare_shm::reader::{Event, Segment};
 
+use crate::interrupt::Interrupt;
 use crate::snapshot::Snapshot;
 use crate::{Failure, say};
 
@@ -157,27 +154,5 @@ impl Recording {
             host: snapshot.value("host_bytes"),
             budget: snapshot.value("budget_bytes"),
         });
-    }
-}
-
-/// Ctrl-C, as the end of a recording and not of what is to be made of it.
-struct Interrupt(SignalFd);
-
-impl Interrupt {
-    fn new() -> Result<Self, Failure> {
-        let failed = |error| Failure::new(format!("cannot wait for signals: {error}"));
-        let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
-        signals.thread_block().map_err(failed)?;
-        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-        SignalFd::with_flags(&signals, flags)
-            .map(Self)
-            .map_err(failed)
-    }
-
-    /// Waits for it, but no longer than `time`; whether it came.
-    fn within(&self, time: Duration) -> bool {
-        let mut watched = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
-        poll(&mut watched, time).is_ok_and(|ready| ready > 0)
     }
 }

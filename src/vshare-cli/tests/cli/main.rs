@@ -13,6 +13,7 @@ mod ps;
 mod python;
 mod report;
 mod stats;
+mod top;
 mod trace;
 
 use std::fs;
