@@ -19,6 +19,7 @@ mod recording;
 mod report;
 mod run;
 mod segments;
+mod shells;
 mod snapshot;
 mod stats;
 mod summary;
@@ -35,7 +36,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 #[derive(Debug, Parser)]
@@ -69,9 +70,10 @@ enum Command {
     Report(report::Options),
     /// Look whether vshare can work here, and say what to do where it cannot
     Doctor(doctor::Options),
-    /// What `doctor` tries in a process of its own
-    #[command(hide = true)]
-    Probe(probe::Options),
+    /// Print completions for a shell
+    Completions(shells::CompletionOptions),
+    /// Write manual pages into a directory
+    Man(shells::ManOptions),
 }
 
 /// Why the command could not do its work: what, where, and what to do.
@@ -97,6 +99,9 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
+    if let Some(asked) = probe::asked() {
+        return finish(probe::probe(&asked));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -104,7 +109,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let done = match cli.command {
+    finish(match cli.command {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::stats(&options),
         Command::Ps(options) => ps::ps(&options),
@@ -114,8 +119,12 @@ fn main() -> ExitCode {
         Command::Trace(options) => trace::trace(&options),
         Command::Report(options) => report::report(&options),
         Command::Doctor(options) => doctor::doctor(&options),
-        Command::Probe(options) => probe::probe(&options),
-    };
+        Command::Completions(options) => shells::completions(&options, Cli::command()),
+        Command::Man(options) => shells::man(&options, Cli::command()),
+    })
+}
+
+fn finish(done: Result<ExitCode, Failure>) -> ExitCode {
     done.unwrap_or_else(|failure| {
         say(&failure.message);
         ExitCode::from(failure.code)
@@ -182,7 +191,6 @@ pub(crate) fn pause(milliseconds: u16) -> Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {

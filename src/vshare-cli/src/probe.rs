@@ -1,5 +1,5 @@
 //! What must be tried and may go wrong in any way: loading a driver, being preloaded into. Done in a
-//! child, `vshare probe`, whose end is the worst that can happen.
+//! child whose end is the worst that can happen.
 #![expect(unsafe_code, reason = "calls functions of libraries that it loads")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
@@ -12,18 +12,33 @@ use serde_json::{Value, json};
 use crate::text::uuid;
 use crate::{Failure, print};
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Say whether this library has been preloaded, and nothing else
-    #[arg(long, value_name = "NAME")]
-    preloaded: Option<String>,
+/// What `vshare doctor` starts itself with. No command of the user's: help and completions know nothing of it.
+pub(crate) const NAME: &str = "__probe";
+
+/// What is to be tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// Loading the driver and asking it.
+    Driver,
+    /// Whether a library of this name has been preloaded.
+    Preloaded(String),
+}
+
+/// What we were started to try, if that is why we were started.
+pub(crate) fn asked() -> Option<Attempt> {
+    let mut words = std::env::args_os().skip(1);
+    let asked = words.next().is_some_and(|word| word == NAME);
+    asked.then(|| {
+        let name = words.next().map(|name| name.to_string_lossy().into_owned());
+        name.map_or(Attempt::Driver, Attempt::Preloaded)
+    })
 }
 
 /// Prints what it found as JSON.
-pub(crate) fn probe(options: &Options) -> Result<ExitCode, Failure> {
-    let found = match &options.preloaded {
-        Some(name) => json!({ "preloaded": is_mapped(name), "glibc": glibc() }),
-        None => driver().unwrap_or_else(|error| json!({ "error": error })),
+pub(crate) fn probe(attempt: &Attempt) -> Result<ExitCode, Failure> {
+    let found = match attempt {
+        Attempt::Preloaded(name) => json!({ "preloaded": is_mapped(name), "glibc": glibc() }),
+        Attempt::Driver => driver().unwrap_or_else(|error| json!({ "error": error })),
     };
     print(&format!("{found}\n"))?;
     Ok(ExitCode::SUCCESS)

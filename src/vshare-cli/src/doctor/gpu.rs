@@ -8,13 +8,14 @@ use serde_json::Value;
 use vshare_core::units::Human;
 
 use super::Check;
+use crate::probe;
 
 /// A driver that has not answered by then never will.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The driver and each device; and the largest device's memory.
 pub(super) fn driver() -> (Vec<Check>, u64) {
-    let found = match probe(&[], None) {
+    let found = match probe(None, None) {
         Ok((found, _)) => found,
         Err(why) => {
             let advice =
@@ -136,13 +137,16 @@ pub(super) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     value.pointer(path).unwrap_or(&Value::Null)
 }
 
-/// Runs `vshare probe` with `arguments`, and `preload` in `LD_PRELOAD`. What it found, and what the loader said; or how it failed.
-pub(super) fn probe(arguments: &[&str], preload: Option<&Path>) -> Result<(Value, String), String> {
+/// Runs ourselves to try something, with `preload` in `LD_PRELOAD`. What it found, and what the loader said; or how it failed.
+pub(super) fn probe(
+    preloaded: Option<&str>,
+    preload: Option<&Path>,
+) -> Result<(Value, String), String> {
     let own = std::env::current_exe().map_err(|error| format!("cannot start: {error}"))?;
     let mut command = Command::new(own);
     command
-        .arg("probe")
-        .args(arguments)
+        .arg(probe::NAME)
+        .args(preloaded)
         .env_remove("LD_PRELOAD");
     if let Some(library) = preload {
         command.env("LD_PRELOAD", library);

@@ -45,7 +45,7 @@ fn loads(library: &Library) -> Check {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let (found, said) = match gpu::probe(&["--preloaded", &name], Some(&library.path)) {
+    let (found, said) = match gpu::probe(Some(&name), Some(&library.path)) {
         Ok(found) => found,
         Err(why) => {
             let advice = "the file may be cut off: copy or build it again; if it is whole, this is a defect of vshare's";

@@ -12,6 +12,7 @@ mod metrics;
 mod ps;
 mod python;
 mod report;
+mod shells;
 mod stats;
 mod top;
 mod trace;
