@@ -6,10 +6,9 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use vshare_shm::follow::{Entry, Follower};
-use vshare_shm::process::Liveness;
 use vshare_shm::reader::Segment;
 
-use crate::segments::{Place, state};
+use crate::segments::{Place, goes_on, state};
 use crate::text::Utc;
 use crate::{Failure, Listener, events, print_on, say};
 
@@ -36,7 +35,7 @@ pub(crate) fn log(options: &Options) -> Result<ExitCode, Failure> {
     let mut follower = Follower::new();
     loop {
         // Asked before the look: whatever the process wrote until its end is then seen by it.
-        let alive = segment.liveness() == Liveness::Alive;
+        let alive = goes_on(&segment);
         let entries = match (alive, options.follow) {
             (true, true) => follower.look(&segment),
             (true, false) => follower.glance(&segment),
@@ -54,7 +53,7 @@ pub(crate) fn log(options: &Options) -> Result<ExitCode, Failure> {
             break;
         }
     }
-    if options.follow && !options.json && segment.liveness() != Liveness::Alive {
+    if options.follow && !options.json && !goes_on(&segment) {
         say(format_args!(
             "process {} is {}",
             segment.owner().pid,

@@ -4,6 +4,8 @@
 //! or 126 and 127 as a shell does when there is no such program to run.
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+mod any_bytes;
 mod doctor;
 mod elf;
 mod events;

@@ -169,3 +169,15 @@ fn to_json(line: &Line, users: &mut Users) -> Value {
         }),
     }
 }
+
+/// The text for these processes, for tests.
+#[cfg(test)]
+pub(crate) fn table_of(snapshots: Vec<Snapshot>) -> String {
+    let lines: Vec<_> = snapshots.into_iter().map(Line::Read).collect();
+    let mut users = Users::default();
+    let json: Vec<_> = lines
+        .iter()
+        .map(|line| to_json(line, &mut users).to_string())
+        .collect();
+    to_text(&lines, &mut users) + &json.concat()
+}

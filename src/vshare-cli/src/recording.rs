@@ -10,6 +10,7 @@ use vshare_shm::process::Liveness;
 use vshare_shm::reader::{Event, Segment};
 
 use crate::interrupt::Interrupt;
+use crate::segments::goes_on;
 use crate::snapshot::Snapshot;
 use crate::{Failure, say};
 
@@ -20,7 +21,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const MOST_EVENTS: usize = 500_000;
 
 /// How long to record.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Span {
     /// Record for so many seconds (Ctrl-C ends it) [default: what the ring remembers]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -96,7 +97,7 @@ impl Recording {
         let interrupted = Interrupt::new()?;
         let start = Instant::now();
         let limit = span.seconds.map_or(Duration::MAX, Duration::from_secs);
-        while segment.liveness() == Liveness::Alive && start.elapsed() < limit {
+        while goes_on(segment) && start.elapsed() < limit {
             self.add(follower.look(segment));
             self.sample(segment);
             if self.events.len() >= MOST_EVENTS {
@@ -142,7 +143,7 @@ impl Recording {
     /// Notes how memory stands now; of a process that has ended, when it did its last is not known.
     fn sample(&mut self, segment: &Segment) {
         let snapshot = Snapshot::of(segment);
-        if snapshot.liveness != Liveness::Alive {
+        if snapshot.liveness == Liveness::Dead {
             return;
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH);

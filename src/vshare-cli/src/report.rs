@@ -2,7 +2,7 @@
 
 mod advice;
 mod chart;
-mod page;
+pub(crate) mod page;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

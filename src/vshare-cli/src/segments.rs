@@ -164,6 +164,15 @@ pub(crate) fn state_of(liveness: Liveness, state: Option<State>) -> &'static str
     }
 }
 
+/// Whether more may come of the owner: it lives, or cannot be seen and has not said that it ends.
+pub(crate) fn goes_on(segment: &Segment) -> bool {
+    match segment.liveness() {
+        Liveness::Alive => true,
+        Liveness::Dead => false,
+        Liveness::Unknown => segment.state() != Some(State::Exited),
+    }
+}
+
 /// Another user's, who alone may read it.
 pub(crate) fn is_others(error: &OpenError) -> bool {
     match error {

@@ -79,14 +79,51 @@ fn watch(
 
 /// Reads all segments; those that cannot be read are counted, since there is no place to tell of each.
 fn look(app: &mut App, place: &Place, elapsed: Duration) -> Result<(), Failure> {
-    let mut unreadable = 0;
-    let mut segments = Vec::new();
-    for seen in place.survey()? {
-        match seen.segment {
-            Ok(segment) => segments.push((Snapshot::of(&segment), segment)),
-            Err(_) => unreadable += 1,
-        }
-    }
-    app.update(segments, unreadable, elapsed);
+    let seen = place.survey()?;
+    let all = seen.len();
+    let segments: Vec<_> = seen
+        .into_iter()
+        .filter_map(|seen| seen.segment.ok())
+        .collect();
+    let unreadable = all - segments.len();
+    let read = segments
+        .iter()
+        .map(|segment| (Snapshot::of(segment), segment));
+    app.update(read, unreadable, elapsed);
     Ok(())
+}
+
+#[cfg(test)]
+type Screen = Box<dyn Fn(&mut ratatui::Frame<'_>)>;
+
+/// The list and the page of the first process after two looks, for tests.
+#[cfg(test)]
+pub(crate) fn screens(
+    segments: Vec<(Snapshot, vshare_shm::reader::Segment)>,
+    elapsed: Duration,
+) -> [Screen; 2] {
+    use ratatui::crossterm::event::{KeyCode, KeyModifiers};
+    let app = |keys: &[KeyCode]| {
+        let mut app = App::default();
+        for again in [false, true] {
+            let segments = segments
+                .iter()
+                .map(|(snapshot, segment)| (snapshot.clone(), segment));
+            app.update(segments, 0, elapsed);
+            if !again {
+                for key in keys {
+                    app.key(*key, KeyModifiers::NONE);
+                }
+            }
+        }
+        app
+    };
+    let (list, page) = (
+        app(&[KeyCode::Char('d')]),
+        app(&[KeyCode::Char('d'), KeyCode::Enter]),
+    );
+    [
+        Box::new(move |frame| view::draw(frame, &list)),
+        Box::new(move |frame| view::draw(frame, &page)),
+    ]
 }

@@ -50,7 +50,7 @@ pub(crate) fn trace(options: &Options) -> Result<ExitCode, Failure> {
 /// Lanes for the three kinds of slice lie this far apart.
 const LANES: usize = 1000;
 
-fn of(recording: &Recording) -> Value {
+pub(crate) fn of(recording: &Recording) -> Value {
     let pid = recording.last.owner.pid;
     let mut all = vec![metadata(
         pid,

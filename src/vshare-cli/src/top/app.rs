@@ -138,9 +138,9 @@ pub(super) struct App {
 
 impl App {
     /// Takes in a new look, so much later than the last.
-    pub(super) fn update(
+    pub(super) fn update<'a>(
         &mut self,
-        segments: Vec<(Snapshot, Segment)>,
+        segments: impl Iterator<Item = (Snapshot, &'a Segment)>,
         unreadable: usize,
         elapsed: Duration,
     ) {
@@ -148,7 +148,7 @@ impl App {
         let mut before = std::mem::take(&mut self.processes);
         for (now, segment) in segments {
             if let Some(page) = self.page.as_mut().filter(|page| page.owner == now.owner) {
-                page.look(&segment, now.liveness);
+                page.look(segment, now.liveness);
             }
             let known = before.iter().position(|p| p.now.owner == now.owner);
             let process = match known.map(|place| before.swap_remove(place)) {

@@ -1,4 +1,9 @@
-//! Segments that hold anything at all.
+//! Segments that hold anything at all, and old ones, through every command.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Scratch, golden, stderr, stdout, vshare, write};
 
 /// A small generator, so that a failure is the same one again.
 pub(crate) struct Random(pub(crate) u64);
@@ -29,4 +34,87 @@ pub(crate) fn mutate(good: &[u8], random: &mut Random, round: u32) -> Vec<u8> {
     }
     bytes[..8].copy_from_slice(&good[..8]);
     bytes
+}
+
+/// Every command that reads segments: its arguments, where FILE and DIR are to be put in.
+const READERS: [&[&str]; 12] = [
+    &["ps", "--directory", "DIR"],
+    &["ps", "--json", "--directory", "DIR"],
+    &["stats", "--directory", "DIR"],
+    &["stats", "--json", "--directory", "DIR"],
+    &["stats", "FILE"],
+    &["log", "FILE"],
+    &["log", "--json", "FILE"],
+    &["log", "-f", "FILE"],
+    &["trace", "FILE", "-o", "-"],
+    &["report", "FILE", "-o", "-"],
+    &["trace", "FILE", "--seconds", "1", "-o", "/dev/null"],
+    &["metrics", "--textfile", "/dev/stdout", "--directory", "DIR"],
+];
+
+fn read_by_all(directory: &Path, file: &Path, check: impl Fn(&[&str], &std::process::Output)) {
+    for reader in READERS {
+        let args: Vec<_> = reader
+            .iter()
+            .map(|word| match *word {
+                "DIR" => directory.to_str().unwrap(),
+                "FILE" => file.to_str().unwrap(),
+                word => word,
+            })
+            .collect();
+        check(reader, &vshare(&args));
+    }
+}
+
+/// What each reader must say of a segment of the first version, for good.
+#[test]
+fn a_segment_of_version_1_0_is_read_by_every_command() {
+    let scratch = Scratch::new("all-golden");
+    let path = scratch.forge(&fs::read(golden()).unwrap(), 4_194_305, 1);
+    read_by_all(&scratch.0, &path, |reader, output| {
+        let said = stdout(output);
+        let part = match reader[0] {
+            "ps" | "stats" => "writes_the_golden_file",
+            "log" => "cuMemPrefetchAsync",
+            "report" => "NVIDIA H200",
+            "metrics" => "vshare_stalls_total{pid=\"4194305\"",
+            _ if reader.contains(&"-") => "traceEvents",
+            _ => "",
+        };
+        assert!(said.contains(part), "{reader:?}: no {part} in {said}");
+    });
+}
+
+#[test]
+fn whatever_files_hold_every_command_ends_well_or_says_why() {
+    let scratch = Scratch::new("all-any");
+    let writer = write(&scratch.0, 0);
+    let good = fs::read(writer.path()).unwrap();
+    fs::remove_file(writer.path()).unwrap();
+    let mut random = Random(0x2468_ace0_1357_9bdf);
+    let path = scratch.0.join("vshare-0-4194305-1");
+    for round in 0..30 {
+        let mut bytes = mutate(&good, &mut random, round);
+        // One whose owner lives would be followed for ever.
+        bytes[0x18..0x20].copy_from_slice(&4_194_305u64.to_ne_bytes());
+        bytes[0x30..0x38].fill(0);
+        match round % 5 {
+            0 => bytes.truncate(usize::try_from(random.next() % 0x10000).unwrap()),
+            1 => bytes[usize::try_from(random.next() % 8).unwrap()] ^= 0x55,
+            _ => {}
+        }
+        fs::write(&path, bytes).unwrap();
+        read_by_all(&scratch.0, &path, |reader, output| {
+            let said = stderr(output);
+            assert!(
+                matches!(output.status.code(), Some(0 | 1)),
+                "{reader:?}: {output:?}"
+            );
+            assert!(
+                output.status.success() || said.starts_with("vshare: "),
+                "{reader:?}: {said}"
+            );
+            assert!(!said.contains("panicked"), "{reader:?}: {said}");
+        });
+    }
 }

@@ -142,6 +142,22 @@ fn a_process_is_followed_until_it_ends() {
 }
 
 #[test]
+fn a_process_that_cannot_be_seen_is_followed_until_it_says_that_it_ends() {
+    let scratch = Scratch::new("log-unseen");
+    let writer = write(&scratch.0, 0);
+    allocate(&writer, 0x1000);
+    let mut bytes = fs::read(writer.path()).unwrap();
+    crate::set_word(&mut bytes, 0x30, 7); // another pid namespace
+    let path = scratch.forge(&bytes, 1, 1);
+    let (log, mut out) = follow(&path);
+    assert!(next(&mut out).contains("at 0x1000"));
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&2u64.to_ne_bytes(), 0x10).unwrap();
+    assert_eq!(next(&mut out), "");
+    assert!(log.wait_with_output().unwrap().status.success());
+}
+
+#[test]
 fn following_ends_when_nobody_listens() {
     let scratch = Scratch::new("log-deaf");
     let writer = write(&scratch.0, 0);
