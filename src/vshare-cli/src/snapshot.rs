@@ -25,6 +25,8 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Reads `segment` now.
     pub(crate) fn of(segment: &Segment) -> Self {
+        // A copy that cannot be brought up to date says what it said.
+        _ = segment.refresh();
         Self {
             owner: segment.owner(),
             uid: segment.uid(),

@@ -44,6 +44,8 @@ impl Follower {
     }
 
     fn walk(&mut self, segment: &Segment, patience: Patience) -> Vec<Entry> {
+        // If it cannot be, the old copy has nothing new.
+        _ = segment.refresh();
         let held = segment.held();
         let mut entries = Vec::new();
         let mut lost = held.start.saturating_sub(self.next);

@@ -1,15 +1,17 @@
 //! The reading side: any process of the same user, while the owner lives and after.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use crate::counters::Kind;
 use crate::layout::{Layout, MAGIC, MAJOR, MINOR, RowWords, SIZE, State};
 use crate::process::{self, Identity, Liveness};
 use crate::record::Record;
-use crate::ring::{Read, Ring};
+use crate::ring::{Read, Ring, Slot};
 use crate::segment::{self, Mapping};
 use crate::sync::{Ordering, fence};
 use crate::text;
@@ -107,10 +109,15 @@ pub struct Event {
     pub record: Record,
 }
 
-/// A segment, mapped read-only.
+/// A segment: our own user's, mapped read-only, or as root a copy of another's.
+///
+/// Who owns a file can make it shorter at any time, and whoever then reads a mapping of it gets a
+/// signal that ends him. A user may do that to himself, but not to root, who watches for all.
 #[derive(Debug)]
 pub struct Segment {
     mapping: Mapping,
+    /// What `mapping` is a copy of.
+    source: Option<File>,
 }
 
 impl Segment {
@@ -122,7 +129,8 @@ impl Segment {
             return Err(OpenError::NotAFile);
         }
         let user = segment::user();
-        if metadata.uid() != user && user != 0 {
+        let foreign = metadata.uid() != user;
+        if foreign && user != 0 {
             return Err(OpenError::Foreign {
                 owner: metadata.uid(),
             });
@@ -132,9 +140,43 @@ impl Segment {
                 found: metadata.len(),
             });
         }
-        let mapping = segment::view(&file).map_err(OpenError::Io)?;
-        check(mapping.layout())?;
-        Ok(Self { mapping })
+        let (mapping, source) = match foreign {
+            true => (segment::blank(), Some(file)),
+            false => (segment::view(&file), None),
+        };
+        let segment = Self {
+            mapping: mapping.map_err(OpenError::Io)?,
+            source,
+        };
+        segment.refresh()?;
+        check(segment.layout())?;
+        Ok(segment)
+    }
+
+    /// Brings a copy up to date; a mapping is so by itself. On `Err` it stays as it was.
+    pub fn refresh(&self) -> Result<(), OpenError> {
+        let Some(source) = &self.source else {
+            return Ok(());
+        };
+        let first = read(source)?;
+        let second = read(source)?;
+        for (word, bytes) in self.mapping.words().iter().zip(second.as_chunks().0) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        // A record is whole if nothing of its slot changed between two reads; of one that is not,
+        // a later look will tell.
+        let slots = |bytes: &[u8; SIZE]| -> Vec<[u8; size_of::<Slot>()]> {
+            let from = offset_of!(Layout, ring);
+            let ring = bytes.get(from..).unwrap_or_default();
+            ring.as_chunks().0.to_vec()
+        };
+        let pairs = slots(&first).into_iter().zip(slots(&second));
+        for (slot, (first, second)) in self.layout().ring.iter().zip(pairs) {
+            if first != second {
+                slot.blot();
+            }
+        }
+        Ok(())
     }
 
     /// The owner.
@@ -279,6 +321,18 @@ impl Segment {
     fn layout(&self) -> &Layout {
         self.mapping.layout()
     }
+}
+
+fn read(file: &File) -> Result<Box<[u8; SIZE]>, OpenError> {
+    let mut bytes = Box::new([0; SIZE]);
+    file.read_exact_at(bytes.as_mut_slice(), 0)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => OpenError::Truncated {
+                found: file.metadata().map_or(0, |found| found.len()),
+            },
+            _ => OpenError::Io(error),
+        })?;
+    Ok(bytes)
 }
 
 fn check(layout: &Layout) -> Result<(), OpenError> {

@@ -8,6 +8,7 @@
 )]
 
 mod follow;
+mod foreign;
 mod header;
 mod hostile;
 mod prune;
