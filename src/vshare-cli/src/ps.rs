@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vshare_core::units::Human;
 use vshare_shm::directory::{self, Found, Keep};
+use vshare_shm::process::Liveness;
 
 use crate::segments::{Place, cannot_read, is_others, state_of};
 use crate::snapshot::{Snapshot, is_alive, user_name};
@@ -30,6 +31,15 @@ pub(crate) struct Options {
 enum Line {
     Read(Snapshot),
     NotOurs(Found),
+}
+
+impl Line {
+    fn liveness(&self) -> Liveness {
+        match self {
+            Self::Read(snapshot) => snapshot.liveness,
+            Self::NotOurs(found) => found.owner.liveness(),
+        }
+    }
 }
 
 pub(crate) fn ps(options: &Options) -> Result<ExitCode, Failure> {
@@ -62,6 +72,7 @@ fn prune(place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
+/// All lines, those of the living first.
 fn lines(place: &Place) -> Result<Vec<Line>, Failure> {
     let mut lines = Vec::new();
     for seen in place.survey()? {
@@ -71,6 +82,7 @@ fn lines(place: &Place) -> Result<Vec<Line>, Failure> {
             Err(error) => say(cannot_read(&seen.found.path, &error).message),
         }
     }
+    lines.sort_by_key(|line| line.liveness() == Liveness::Dead);
     Ok(lines)
 }
 

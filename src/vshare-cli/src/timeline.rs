@@ -10,6 +10,8 @@ use crate::recording::{Recording, Sample};
 pub(crate) enum Basis {
     /// It was looked at, or the library said it.
     Sampled,
+    /// The same from this moment on; before, it was worked out.
+    SampledFrom(u64),
     /// It was worked out backwards from how it stands, by allocations, frees and moves.
     Estimated,
 }
@@ -32,22 +34,35 @@ pub(crate) struct Slice {
 
 /// How memory stood over time, in the order of time.
 pub(crate) fn memory(recording: &Recording) -> (Vec<Sample>, Basis) {
-    if recording.samples.len() >= 2 {
-        return (recording.samples.clone(), Basis::Sampled);
+    let events = &recording.events;
+    if let [first, _, ..] = recording.samples.as_slice() {
+        let earlier = events.partition_point(|event| event.time_ns < first.time_ns);
+        let mut samples = backwards(*first, events.get(..earlier).unwrap_or_default());
+        let basis = match samples.len() {
+            1 => Basis::Sampled,
+            _ => Basis::SampledFrom(first.time_ns),
+        };
+        samples.extend(recording.samples.iter().skip(1));
+        return (samples, basis);
     }
     let value = |name| recording.last.value(name);
-    let mut now = Sample {
+    let last = Sample {
         time_ns: recording.end_ns(),
         live: value("live_bytes"),
         resident: value("resident_bytes"),
         host: value("host_bytes"),
         budget: value("budget_bytes"),
     };
+    (backwards(last, events), Basis::Estimated)
+}
+
+/// How memory stood at `events` if it stood so after them.
+fn backwards(mut now: Sample, events: &[Event]) -> Vec<Sample> {
     let mut samples = vec![now];
-    for event in recording.events.iter().rev() {
-        now.time_ns = event.time_ns;
+    for event in events.iter().rev() {
         let (live, host) = before(&event.record, now.live, now.host);
         if (live, host) != (now.live, now.host) {
+            now.time_ns = event.time_ns;
             // As it stood until then.
             samples.push(now);
             (now.live, now.host) = (live, host.min(live));
@@ -56,7 +71,7 @@ pub(crate) fn memory(recording: &Recording) -> (Vec<Sample>, Basis) {
         }
     }
     samples.reverse();
-    (samples, Basis::Estimated)
+    samples
 }
 
 /// What was live, and what lay in host memory, before an event.
@@ -253,6 +268,37 @@ mod tests {
             (4, 100, 30, 70),
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_was_before_the_first_look_is_worked_out_from_it() {
+        let records = [
+            (1, allocated(60)),
+            (2, moved(20, Way::ToHost)),
+            (9, allocated(5)),
+        ];
+        let mut recording = recording(&[], &records);
+        let sample = |time_ns, live, resident, host| Sample {
+            time_ns,
+            live,
+            resident,
+            host,
+            budget: 0,
+        };
+        recording.samples = vec![sample(5, 60, 40, 20), sample(10, 65, 45, 20)];
+        let (samples, basis) = memory(&recording);
+        assert_eq!(basis, Basis::SampledFrom(5));
+        let expected = [
+            sample(1, 0, 0, 0),
+            sample(1, 60, 60, 0),
+            sample(2, 60, 60, 0),
+            sample(2, 60, 40, 20),
+            sample(5, 60, 40, 20),
+            sample(10, 65, 45, 20),
+        ];
+        assert_eq!(samples, expected);
+        recording.events.clear();
+        assert_eq!(memory(&recording).1, Basis::Sampled);
     }
 
     #[test]

@@ -155,9 +155,13 @@ fn charts(recording: &Recording) -> String {
         to: recording.end_ns(),
     };
     let how = match basis {
-        Basis::Sampled => "",
+        Basis::Sampled => String::new(),
+        Basis::SampledFrom(time_ns) => format!(
+            " <small>(until {} from the start worked out from allocations, frees and moves: an estimate)</small>",
+            Nanoseconds(time_ns)
+        ),
         Basis::Estimated => {
-            " <small>(worked out from allocations, frees and moves: an estimate)</small>"
+            " <small>(worked out from allocations, frees and moves: an estimate)</small>".to_owned()
         }
     };
     let key = |class: &str, name: &str| format!("<span class=\"key {class}\"></span>{name} ");
