@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::text::printable;
+use crate::text::{self, printable};
 use crate::{Failure, print};
 
 #[derive(Debug, clap::Args)]
@@ -99,7 +99,7 @@ pub(crate) fn doctor(options: &Options) -> Result<ExitCode, Failure> {
     let good = checks.iter().all(|check| check.status != Status::Fail);
     if options.json {
         let list: Value = checks.iter().map(to_json).collect();
-        print(&format!("{:#}\n", json!({ "ok": good, "checks": list })))?;
+        print(&(text::json(&format_args!("{:#}", json!({ "ok": good, "checks": list }))) + "\n"))?;
     } else {
         print(&to_text(&checks))?;
     }

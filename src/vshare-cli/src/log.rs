@@ -9,7 +9,7 @@ use vshare_shm::follow::{Entry, Follower};
 use vshare_shm::reader::Segment;
 
 use crate::segments::{Place, goes_on, state};
-use crate::text::Utc;
+use crate::text::{self, Utc};
 use crate::{Failure, Listener, events, print_on, say};
 
 /// How often a ring is looked at: it holds 960 events, and a look costs microseconds.
@@ -66,7 +66,7 @@ pub(crate) fn log(options: &Options) -> Result<ExitCode, Failure> {
 fn line(entry: &Entry, segment: &Segment, as_json: bool) -> String {
     let created_ns = segment.created_ns();
     let mut line = match (entry, as_json) {
-        (Entry::Event(event), true) => events::to_json(event, created_ns).to_string(),
+        (Entry::Event(event), true) => text::json(&events::to_json(event, created_ns)),
         (Entry::Lost(lost), true) => json!({ "lost": lost }).to_string(),
         (Entry::Event(event), false) => {
             let time = Utc(created_ns.saturating_add(event.time_ns));

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use vshare_core::units::Human;
 use vshare_shm::directory::{self, Found, Keep};
 use vshare_shm::process::Liveness;
 
 use crate::segments::{Place, cannot_read, is_others, state_of};
 use crate::snapshot::{Snapshot, is_alive, user_name};
-use crate::text::{printable, table, uuid};
+use crate::text::{json, printable, table, uuid};
 use crate::{Failure, print, say};
 
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub(crate) fn ps(options: &Options) -> Result<ExitCode, Failure> {
     let mut users = Users::default();
     if options.json {
         let list: Value = lines.iter().map(|line| to_json(line, &mut users)).collect();
-        print(&format!("{list:#}\n"))?;
+        print(&(json(&format_args!("{list:#}")) + "\n"))?;
     } else if lines.is_empty() {
         say(options.place.nobody());
     } else {
@@ -150,7 +150,7 @@ fn row(line: &Line, users: &mut Users) -> [String; 10] {
 
 fn to_json(line: &Line, users: &mut Users) -> Value {
     match line {
-        Line::Read(snapshot) => json!({
+        Line::Read(snapshot) => serde_json::json!({
             "pid": snapshot.owner.pid,
             "start_time": snapshot.owner.start_time,
             "uid": snapshot.uid,
@@ -158,7 +158,7 @@ fn to_json(line: &Line, users: &mut Users) -> Value {
             "state": snapshot.state(),
             "alive": is_alive(snapshot.liveness),
             "readable": true,
-            "device": snapshot.device.as_ref().map(|device| json!({
+            "device": snapshot.device.as_ref().map(|device| serde_json::json!({
                 "ordinal": device.ordinal,
                 "name": device.name,
                 "uuid": uuid(device.uuid),
@@ -170,7 +170,7 @@ fn to_json(line: &Line, users: &mut Users) -> Value {
             "moved_bytes": snapshot.moved(),
             "command": snapshot.command,
         }),
-        Line::NotOurs(found) => json!({
+        Line::NotOurs(found) => serde_json::json!({
             "pid": found.owner.pid,
             "start_time": found.owner.start_time,
             "uid": found.uid,
@@ -184,12 +184,12 @@ fn to_json(line: &Line, users: &mut Users) -> Value {
 
 /// The text for these processes, for tests.
 #[cfg(test)]
-pub(crate) fn table_of(snapshots: Vec<Snapshot>) -> String {
+pub(crate) fn table_of(snapshots: Vec<Snapshot>) -> [String; 2] {
     let lines: Vec<_> = snapshots.into_iter().map(Line::Read).collect();
     let mut users = Users::default();
     let json: Vec<_> = lines
         .iter()
-        .map(|line| to_json(line, &mut users).to_string())
+        .map(|line| json(&to_json(line, &mut users)))
         .collect();
-    to_text(&lines, &mut users) + &json.concat()
+    [to_text(&lines, &mut users), json.concat()]
 }

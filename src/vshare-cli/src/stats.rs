@@ -7,6 +7,7 @@ use serde_json::Value;
 use vshare_shm::reader::Segment;
 
 use crate::segments::Place;
+use crate::text::json;
 use crate::{Failure, print, say, summary};
 
 #[derive(Debug, clap::Args)]
@@ -32,7 +33,7 @@ pub(crate) fn stats(options: &Options) -> Result<ExitCode, Failure> {
 
 fn one(segment: &Segment, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        print(&format!("{:#}\n", summary::to_json(segment)))
+        print(&(json(&format_args!("{:#}", summary::to_json(segment))) + "\n"))
     } else {
         print(&summary::full(segment))
     }
@@ -42,7 +43,7 @@ fn all(place: &Place, as_json: bool) -> Result<(), Failure> {
     let segments = place.readable()?;
     if as_json {
         let list: Value = segments.iter().map(summary::to_json).collect();
-        print(&format!("{list:#}\n"))
+        print(&(json(&format_args!("{list:#}")) + "\n"))
     } else if segments.is_empty() {
         say(place.nobody());
         Ok(())

@@ -11,7 +11,7 @@ use vshare_shm::reader::Segment;
 
 use crate::say;
 use crate::segments::state;
-use crate::text::{Nanoseconds, printable, table, uuid, with_unit};
+use crate::text::{self, Nanoseconds, printable, table, uuid, with_unit};
 
 /// Says on stderr what the programs of one `vshare run --stats` did.
 pub(crate) fn after_run(run: u64, child: Option<Identity>, as_json: bool) {
@@ -24,7 +24,7 @@ pub(crate) fn after_run(run: u64, child: Option<Identity>, as_json: bool) {
     segments.sort_by_key(Segment::created_ns);
     if as_json {
         let processes: Vec<_> = segments.iter().map(to_json).collect();
-        eprint_line(&json!({ "processes": processes }).to_string());
+        eprint_line(&text::json(&json!({ "processes": processes })));
     } else if segments.is_empty() {
         say(
             "nothing to report: the program has not used CUDA, vshare was not loaded into it, \

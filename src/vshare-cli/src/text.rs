@@ -96,6 +96,20 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
+/// JSON that a terminal may be shown, too: what would move its cursor is escaped.
+pub(crate) fn json(value: &impl std::fmt::Display) -> String {
+    let text = value.to_string();
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Line breaks stand between values; inside of texts they have been escaped.
+        match c {
+            c if c != '\n' && is_unruly(c) => _ = write!(safe, "\\u{:04x}", u32::from(c)),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
 /// Moves the cursor, changes the terminal, or makes text seem other than it is.
 fn is_unruly(c: char) -> bool {
     c.is_control()
@@ -151,6 +165,13 @@ mod tests {
     #[test]
     fn a_segment_cannot_steer_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\nc"), "a?[2Jb?c");
+        let hostile = serde_json::json!({ "a": "\x1b\u{9b}\u{202e}\n\"é" });
+        let safe = json(&hostile);
+        assert_eq!(safe, r#"{"a":"\u001b\u009b\u202e\n\"é"}"#);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
+            hostile
+        );
         assert_eq!(printable("a\u{202e}b\u{9b}é"), "a?b?é");
     }
 }

@@ -10,7 +10,7 @@ use vshare_shm::Record;
 
 use crate::recording::{Recording, Span};
 use crate::segments::Place;
-use crate::text::{Utc, printable};
+use crate::text::{self, Utc, printable};
 use crate::timeline::{self, Slice, Way};
 use crate::{Failure, events, print, say, write_whole};
 
@@ -31,7 +31,7 @@ pub(crate) struct Options {
 pub(crate) fn trace(options: &Options) -> Result<ExitCode, Failure> {
     let segment = options.place.choose(options.which.as_deref())?;
     let recording = Recording::take(&segment, &options.span)?;
-    let text = of(&recording).to_string() + "\n";
+    let text = text::json(&of(&recording)) + "\n";
     if options.output == Path::new("-") {
         print(&text)?;
     } else {

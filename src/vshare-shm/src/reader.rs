@@ -160,22 +160,7 @@ impl Segment {
         };
         let first = read(source)?;
         let second = read(source)?;
-        for (word, bytes) in self.mapping.words().iter().zip(second.as_chunks().0) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-        }
-        // A record is whole if nothing of its slot changed between two reads; of one that is not,
-        // a later look will tell.
-        let slots = |bytes: &[u8; SIZE]| -> Vec<[u8; size_of::<Slot>()]> {
-            let from = offset_of!(Layout, ring);
-            let ring = bytes.get(from..).unwrap_or_default();
-            ring.as_chunks().0.to_vec()
-        };
-        let pairs = slots(&first).into_iter().zip(slots(&second));
-        for (slot, (first, second)) in self.layout().ring.iter().zip(pairs) {
-            if first != second {
-                slot.blot();
-            }
-        }
+        take_in(&self.mapping, &first, &second);
         Ok(())
     }
 
@@ -335,6 +320,30 @@ fn read(file: &File) -> Result<Box<[u8; SIZE]>, OpenError> {
     Ok(bytes)
 }
 
+/// Makes `mapping` what the second of two reads gave.
+fn take_in(mapping: &Mapping, first: &[u8; SIZE], second: &[u8; SIZE]) {
+    for (word, bytes) in mapping.words().iter().zip(second.as_chunks().0) {
+        word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+    }
+    // A record is whole if nothing of its slot changed between the two; of one that is not, a later
+    // look will tell.
+    for (slot, (first, second)) in mapping
+        .layout()
+        .ring
+        .iter()
+        .zip(slots(first).zip(slots(second)))
+    {
+        if first != second {
+            slot.blot();
+        }
+    }
+}
+
+fn slots(bytes: &[u8; SIZE]) -> impl Iterator<Item = &[u8]> {
+    let ring = bytes.get(offset_of!(Layout, ring)..).unwrap_or_default();
+    ring.chunks_exact(size_of::<Slot>())
+}
+
 fn check(layout: &Layout) -> Result<(), OpenError> {
     let word = load(&layout.magic);
     // Acquire fence: pairs with the release in the writer's `describe`.
@@ -373,4 +382,37 @@ fn load(word: &crate::sync::AtomicU64) -> u64 {
 
 fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_changed_between_two_reads_is_not_told() {
+        let mapping = segment::blank().unwrap();
+        let layout = mapping.layout();
+        let ring = Ring::new(&layout.ring_head, &layout.ring).unwrap();
+        for word in 0..3 {
+            assert!(ring.push([word; 5]));
+        }
+        let mut first = Box::new([0; SIZE]);
+        let words = mapping.words().iter().map(load);
+        for (bytes, word) in first.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_ne_bytes();
+        }
+        let mut second = first.clone();
+        // The last word of the second record.
+        second[0x4400 + 48 + 40] ^= 1;
+        let copy = Segment {
+            mapping: segment::blank().unwrap(),
+            source: None,
+        };
+        let tickets =
+            |copy: &Segment| -> Vec<_> { copy.events().iter().map(|e| e.ticket).collect() };
+        take_in(&copy.mapping, &first, &second);
+        assert_eq!(tickets(&copy), [0, 2]);
+        take_in(&copy.mapping, &first, &first);
+        assert_eq!(tickets(&copy), [0, 1, 2]);
+    }
 }

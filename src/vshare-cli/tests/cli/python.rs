@@ -212,6 +212,44 @@ fn any_bytes_are_read_as_vshare_reads_them() {
 }
 
 #[test]
+fn a_record_that_changes_while_it_is_read_is_not_told() {
+    let scratch = Scratch::new("python-torn");
+    let writer = write(&scratch.0, 0);
+    for i in 0..3 {
+        writer.record(
+            i,
+            Record::Sampled {
+                live: i,
+                resident: i,
+                host: i,
+                budget: i,
+            },
+        );
+    }
+    let code = r#"
+import sys
+sys.path.insert(0, sys.argv[1])
+import vshare_reader
+class Torn(vshare_reader.Segment):
+    looks = 0
+    def _bytes(self, at, length):
+        read = bytearray(super()._bytes(at, length))
+        if at == 0x4400:
+            self.looks += 1
+            read[48 + 40] ^= self.looks  # the last word of the second record
+        return bytes(read)
+print([event.ticket for event in Torn(sys.argv[2]).events()])
+"#;
+    let output = Command::new("python3")
+        .args(["-B", "-c", code])
+        .arg(script().parent().unwrap())
+        .arg(writer.path())
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&output), "[0, 2]\n");
+}
+
+#[test]
 fn thousands_of_broken_segments_raise_its_own_error_or_none() {
     let scratch = Scratch::new("python-fuzz");
     let writer = write(&scratch.0, 0);
