@@ -36,7 +36,7 @@ pub(crate) fn mutate(good: &[u8], random: &mut Random, round: u32) -> Vec<u8> {
     bytes
 }
 
-/// Every command that reads segments: its arguments, where FILE and DIR are to be put in.
+/// Every command that reads segments: its arguments, where DIR, a FILE in it and an OUT elsewhere are to be put in.
 const READERS: [&[&str]; 12] = [
     &["ps", "--directory", "DIR"],
     &["ps", "--json", "--directory", "DIR"],
@@ -48,21 +48,31 @@ const READERS: [&[&str]; 12] = [
     &["log", "-f", "FILE"],
     &["trace", "FILE", "-o", "-"],
     &["report", "FILE", "-o", "-"],
-    &["trace", "FILE", "--seconds", "1", "-o", "/dev/null"],
-    &["metrics", "--textfile", "/dev/stdout", "--directory", "DIR"],
+    &["trace", "FILE", "--seconds", "1", "-o", "OUT"],
+    &["metrics", "--textfile", "OUT", "--directory", "DIR"],
 ];
 
 fn read_by_all(directory: &Path, file: &Path, check: impl Fn(&[&str], &std::process::Output)) {
+    let elsewhere = Scratch::new(&format!(
+        "out-of-{}",
+        directory.file_name().unwrap().display()
+    ));
+    let out = elsewhere.0.join("out");
     for reader in READERS {
+        _ = fs::remove_file(&out);
         let args: Vec<_> = reader
             .iter()
             .map(|word| match *word {
                 "DIR" => directory.to_str().unwrap(),
                 "FILE" => file.to_str().unwrap(),
+                "OUT" => out.to_str().unwrap(),
                 word => word,
             })
             .collect();
-        check(reader, &vshare(&args));
+        let mut output = vshare(&args);
+        // What went into a file is to be looked at like what was printed.
+        output.stdout.extend(fs::read(&out).unwrap_or_default());
+        check(reader, &output);
     }
 }
 
@@ -78,8 +88,7 @@ fn a_segment_of_version_1_0_is_read_by_every_command() {
             "log" => "cuMemPrefetchAsync",
             "report" => "NVIDIA H200",
             "metrics" => "vshare_stalls_total{pid=\"4194305\"",
-            _ if reader.contains(&"-") => "traceEvents",
-            _ => "",
+            _ => "traceEvents",
         };
         assert!(said.contains(part), "{reader:?}: no {part} in {said}");
     });

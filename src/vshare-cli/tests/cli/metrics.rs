@@ -153,6 +153,15 @@ fn what_is_not_served_is_said() {
     drop(TcpStream::connect(&serving.address).unwrap());
     assert!(serving.get("/metrics", "").0.starts_with("HTTP/1.1 200"));
     drop(silent);
+    let nowhere = vshare(&[
+        "metrics",
+        "--listen",
+        "127.0.0.1:0",
+        "--directory",
+        "/nonexistent",
+    ]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(stderr(&nowhere).contains("no directory /nonexistent"));
     // The port is taken now.
     let output = vshare(&["metrics", "--listen", &serving.address]);
     assert_eq!(output.status.code(), Some(1));
