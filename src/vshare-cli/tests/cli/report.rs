@@ -69,7 +69,7 @@ fn it_fetches_nothing_and_runs_nothing() {
     ] {
         assert!(!page.contains(part), "{part} in {page}");
     }
-    assert!(page.contains("default-src 'none'"));
+    assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'\""));
 }
 
 #[test]
