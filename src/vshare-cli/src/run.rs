@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use vshare_core::units::parse_size;
 
 use crate::program::{Program, Service};
-use crate::{Failure, library, program, report, say, supervise};
+use crate::{Failure, library, program, say, summary, supervise};
 
 /// PyTorch's own cache hides its frees from us; this makes it ask for every tensor.
 const PYTORCH: (&str, &str) = ("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync");
@@ -161,7 +161,7 @@ fn supervise(
     let ended = supervise::run(program, &options.command, environment)
         .map_err(|error| not_started(options.program(), &error.into()))?;
     if options.stats {
-        report::after_run(run, ended.identity, options.json);
+        summary::after_run(run, ended.identity, options.json);
     }
     Ok(ExitCode::from(ended.code))
 }

@@ -57,7 +57,8 @@
 //! number: rows describe themselves, and an unknown kind is shown as its number.
 //!
 //! # History
-//! - 1.0: first.
+//! - 1.0: first. Under the same number came later: the counters from `promote_nanoseconds` on; record
+//!   kind 9, sampled.
 
 use std::mem::offset_of;
 
@@ -198,3 +199,7 @@ const _: () = {
         rest = tail;
     }
 };
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;

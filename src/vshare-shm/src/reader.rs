@@ -1,14 +1,17 @@
 //! The reading side: any process of the same user, while the owner lives and after.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use crate::layout::{Layout, MAGIC, MAJOR, MINOR, SIZE, State};
+use crate::counters::Kind;
+use crate::layout::{Layout, MAGIC, MAJOR, MINOR, RowWords, SIZE, State};
 use crate::process::{self, Identity, Liveness};
 use crate::record::Record;
-use crate::ring::{Read, Ring};
+use crate::ring::{Read, Ring, Slot};
 use crate::segment::{self, Mapping};
 use crate::sync::{Ordering, fence};
 use crate::text;
@@ -78,6 +81,8 @@ pub struct Reading {
     pub unit: String,
     /// What it means.
     pub help: String,
+    /// Whether it goes up and down; else it only grows.
+    pub is_gauge: bool,
     /// Its value now.
     pub value: u64,
 }
@@ -104,10 +109,15 @@ pub struct Event {
     pub record: Record,
 }
 
-/// A segment, mapped read-only.
+/// A segment: our own user's, mapped read-only, or as root a copy of another's.
+///
+/// Who owns a file can make it shorter at any time, and whoever then reads a mapping of it gets a
+/// signal that ends him. A user may do that to himself, but not to root, who watches for all.
 #[derive(Debug)]
 pub struct Segment {
     mapping: Mapping,
+    /// What `mapping` is a copy of.
+    source: Option<File>,
 }
 
 impl Segment {
@@ -119,7 +129,8 @@ impl Segment {
             return Err(OpenError::NotAFile);
         }
         let user = segment::user();
-        if metadata.uid() != user && user != 0 {
+        let foreign = metadata.uid() != user;
+        if foreign && user != 0 {
             return Err(OpenError::Foreign {
                 owner: metadata.uid(),
             });
@@ -129,9 +140,28 @@ impl Segment {
                 found: metadata.len(),
             });
         }
-        let mapping = segment::view(&file).map_err(OpenError::Io)?;
-        check(mapping.layout())?;
-        Ok(Self { mapping })
+        let (mapping, source) = match foreign {
+            true => (segment::blank(), Some(file)),
+            false => (segment::view(&file), None),
+        };
+        let segment = Self {
+            mapping: mapping.map_err(OpenError::Io)?,
+            source,
+        };
+        segment.refresh()?;
+        check(segment.layout())?;
+        Ok(segment)
+    }
+
+    /// Brings a copy up to date; a mapping is so by itself. On `Err` it stays as it was.
+    pub fn refresh(&self) -> Result<(), OpenError> {
+        let Some(source) = &self.source else {
+            return Ok(());
+        };
+        let first = read(source)?;
+        let second = read(source)?;
+        take_in(&self.mapping, &first, &second);
+        Ok(())
     }
 
     /// The owner.
@@ -230,7 +260,8 @@ impl Segment {
                 name: text::load_padded(&row.name),
                 unit: text::load_padded(&row.unit),
                 help: text::load_padded(&row.help),
-                value: clamp(load(&row.kind), load(value)),
+                is_gauge: is_gauge(row),
+                value: clamp(is_gauge(row), load(value)),
             })
             .collect()
     }
@@ -242,30 +273,75 @@ impl Segment {
     }
 
     /// The events still in the ring, oldest first. Those overwritten or being written are left
-    /// out, which shows as a gap in the tickets.
+    /// out, which shows as a gap in the tickets. [`crate::follow`] tells how many.
     pub fn events(&self) -> Vec<Event> {
+        self.held().filter_map(|t| self.event(t).ok()).collect()
+    }
+
+    /// The tickets that the ring may still hold, oldest first.
+    pub(crate) fn held(&self) -> std::ops::Range<u64> {
+        self.ring().map_or(0..0, |ring| ring.held())
+    }
+
+    /// The event under `ticket`, or why there is none.
+    pub(crate) fn event(&self, ticket: u64) -> Result<Event, Read> {
+        match self.ring().map_or(Read::Lost, |ring| ring.read(ticket)) {
+            Read::Record(payload) => {
+                let (time_ns, record) = Record::unpack(payload);
+                Ok(Event {
+                    ticket,
+                    time_ns,
+                    record,
+                })
+            }
+            missing => Err(missing),
+        }
+    }
+
+    fn ring(&self) -> Option<Ring<'_>> {
         let layout = self.layout();
-        let Some(ring) = Ring::new(&layout.ring_head, &layout.ring) else {
-            return Vec::new();
-        };
-        ring.held()
-            .filter_map(|ticket| match ring.read(ticket) {
-                Read::Record(payload) => {
-                    let (time_ns, record) = Record::unpack(payload);
-                    Some(Event {
-                        ticket,
-                        time_ns,
-                        record,
-                    })
-                }
-                Read::Pending | Read::Lost => None,
-            })
-            .collect()
+        Ring::new(&layout.ring_head, &layout.ring)
     }
 
     fn layout(&self) -> &Layout {
         self.mapping.layout()
     }
+}
+
+fn read(file: &File) -> Result<Box<[u8; SIZE]>, OpenError> {
+    let mut bytes = Box::new([0; SIZE]);
+    file.read_exact_at(bytes.as_mut_slice(), 0)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => OpenError::Truncated {
+                found: file.metadata().map_or(0, |found| found.len()),
+            },
+            _ => OpenError::Io(error),
+        })?;
+    Ok(bytes)
+}
+
+/// Makes `mapping` what the second of two reads gave.
+fn take_in(mapping: &Mapping, first: &[u8; SIZE], second: &[u8; SIZE]) {
+    for (word, bytes) in mapping.words().iter().zip(second.as_chunks().0) {
+        word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+    }
+    // A record is whole if nothing of its slot changed between the two; of one that is not, a later
+    // look will tell.
+    for (slot, (first, second)) in mapping
+        .layout()
+        .ring
+        .iter()
+        .zip(slots(first).zip(slots(second)))
+    {
+        if first != second {
+            slot.blot();
+        }
+    }
+}
+
+fn slots(bytes: &[u8; SIZE]) -> impl Iterator<Item = &[u8]> {
+    let ring = bytes.get(offset_of!(Layout, ring)..).unwrap_or_default();
+    ring.chunks_exact(size_of::<Slot>())
 }
 
 fn check(layout: &Layout) -> Result<(), OpenError> {
@@ -286,9 +362,12 @@ fn check(layout: &Layout) -> Result<(), OpenError> {
     Ok(())
 }
 
+fn is_gauge(row: &RowWords) -> bool {
+    load(&row.kind) == Kind::Gauge.word()
+}
+
 /// Gauges are two's complement: below zero, for the moment between two threads, is zero.
-fn clamp(kind: u64, value: u64) -> u64 {
-    let gauge = kind == crate::counters::Kind::Gauge.word();
+fn clamp(gauge: bool, value: u64) -> u64 {
     if gauge && value > u64::MAX / 2 {
         0
     } else {
@@ -303,4 +382,37 @@ fn load(word: &crate::sync::AtomicU64) -> u64 {
 
 fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_changed_between_two_reads_is_not_told() {
+        let mapping = segment::blank().unwrap();
+        let layout = mapping.layout();
+        let ring = Ring::new(&layout.ring_head, &layout.ring).unwrap();
+        for word in 0..3 {
+            assert!(ring.push([word; 5]));
+        }
+        let mut first = Box::new([0; SIZE]);
+        let words = mapping.words().iter().map(load);
+        for (bytes, word) in first.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_ne_bytes();
+        }
+        let mut second = first.clone();
+        // The last word of the second record.
+        second[0x4400 + 48 + 40] ^= 1;
+        let copy = Segment {
+            mapping: segment::blank().unwrap(),
+            source: None,
+        };
+        let tickets =
+            |copy: &Segment| -> Vec<_> { copy.events().iter().map(|e| e.ticket).collect() };
+        take_in(&copy.mapping, &first, &second);
+        assert_eq!(tickets(&copy), [0, 2]);
+        take_in(&copy.mapping, &first, &first);
+        assert_eq!(tickets(&copy), [0, 1, 2]);
+    }
 }

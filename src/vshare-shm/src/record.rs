@@ -12,6 +12,7 @@
 //! |    6 | stalled      | nanoseconds           | bytes   | launch number  | device       |
 //! |    7 | failed       | code, device (32 each)| bytes   | call           | call, cont.  |
 //! |    8 | context lost | context               | bytes   | device         | 0            |
+//! |    9 | sampled      | live bytes            | resident bytes | host bytes | budget bytes |
 //!
 //! *class*: 0 managed, 1 device. *cause*: 0 over the limit, 1 the driver had none, 2 no room in
 //! host memory. *call*: 16 bytes, the driver function's name without its `cu`, cut. Kinds and
@@ -137,6 +138,13 @@ pub enum Record {
         bytes: u64,
         device: u64,
     },
+    /// How memory stood: the gauges of these names at one moment.
+    Sampled {
+        live: u64,
+        resident: u64,
+        host: u64,
+        budget: u64,
+    },
     /// Written by a newer library.
     Unknown { kind: u8, words: [u64; 4] },
 }
@@ -153,6 +161,7 @@ impl Record {
             Self::Stalled { .. } => (6, "stalled"),
             Self::Failed { .. } => (7, "failed"),
             Self::ContextLost { .. } => (8, "context lost"),
+            Self::Sampled { .. } => (9, "sampled"),
             Self::Unknown { kind, .. } => (*kind, "unknown"),
         }
     }
@@ -214,6 +223,12 @@ impl Record {
                 bytes,
                 device,
             } => [context, bytes, device, 0],
+            Self::Sampled {
+                live,
+                resident,
+                host,
+                budget,
+            } => [live, resident, host, budget],
             Self::Unknown { words, .. } => words,
         };
         let (kind, _) = self.kind();
@@ -270,6 +285,12 @@ impl Record {
                 context: a,
                 bytes: b,
                 device: c,
+            },
+            9 => Self::Sampled {
+                live: a,
+                resident: b,
+                host: c,
+                budget: d,
             },
             kind => Self::Unknown {
                 kind,

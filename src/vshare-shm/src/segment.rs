@@ -18,6 +18,7 @@ use std::path::Path;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::layout::{Layout, SIZE};
+use crate::sync::AtomicU64;
 
 /// The mode of a segment in use.
 pub(crate) const MODE: u32 = 0o600;
@@ -35,6 +36,12 @@ impl Mapping {
         // them mapped for the borrow. `Layout` is SIZE bytes of atomics (asserted in layout.rs),
         // which any bit pattern is valid for and which others may write to meanwhile.
         unsafe { &*self.map.as_ptr().cast::<Layout>() }
+    }
+
+    /// The same, as nothing but words.
+    pub(crate) fn words(&self) -> &[AtomicU64; SIZE / 8] {
+        // SAFETY: as for `layout`; an array of atomics of that size is as good a view.
+        unsafe { &*self.map.as_ptr().cast::<[AtomicU64; SIZE / 8]>() }
     }
 }
 
@@ -78,6 +85,12 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 pub(crate) fn view(file: &File) -> io::Result<Mapping> {
     let map = MmapOptions::new().len(SIZE).map_raw_read_only(file)?;
     Ok(Mapping { map })
+}
+
+/// A mapping of zeros that is nobody else's.
+pub(crate) fn blank() -> io::Result<Mapping> {
+    let map = MmapOptions::new().len(SIZE).map_anon()?;
+    Ok(Mapping { map: map.into() })
 }
 
 /// The effective user, who owns what this process creates.

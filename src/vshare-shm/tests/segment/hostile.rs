@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use vshare_shm::directory::{self, Keep};
+use vshare_shm::follow::Follower;
 use vshare_shm::layout::SIZE;
 use vshare_shm::process::Liveness;
 use vshare_shm::reader::{OpenError, Segment};
@@ -172,14 +173,14 @@ fn whatever_is_no_segment_is_refused_by_its_reason() {
 }
 
 /// A small generator, so that a failure is the same one again.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap()
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -187,7 +188,36 @@ impl Random {
     }
 }
 
+/// `good` with some of its words turned over, in every third round all of them; it still begins as a segment.
+pub(crate) fn mutate(good: &[u8], random: &mut Random, round: u32) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    let hits = if round.is_multiple_of(3) {
+        SIZE / 8
+    } else {
+        40
+    };
+    for hit in 0..hits {
+        let word = match random.next() % 4 {
+            0 => u64::MAX,
+            1 => random.next() % 2000,
+            _ => random.next(),
+        };
+        let at = if hits == 40 {
+            1 + random.below(SIZE / 8 - 1)
+        } else {
+            hit
+        };
+        bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes[..8].copy_from_slice(&good[..8]);
+    bytes
+}
+
 fn read_everything(segment: &Segment) {
+    let mut follower = Follower::new();
+    follower.look(segment);
+    follower.glance(segment);
+    follower.rest(segment);
     segment.counters();
     segment.events();
     segment.command();
@@ -209,24 +239,8 @@ fn any_bytes_at_all_can_be_read() {
     let good = fs::read(writer.path()).unwrap();
     let path = scratch.0.join("x");
     let mut random = Random(0x1234_5678_9abc_def1);
-    for round in 0..300 {
-        let mut bytes = good.clone();
-        // A few words turned over in some rounds, all of them in others.
-        let hits = if round % 3 == 0 { SIZE / 8 } else { 40 };
-        for hit in 0..hits {
-            let word = match random.next() % 4 {
-                0 => u64::MAX,
-                1 => random.next() % 2000,
-                _ => random.next(),
-            };
-            let at = if hits == 40 {
-                1 + random.below(SIZE / 8 - 1)
-            } else {
-                hit
-            };
-            bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes[..8].copy_from_slice(&good[..8]);
+    for round in 0..4000 {
+        let bytes = mutate(&good, &mut random, round);
         fs::write(&path, bytes).unwrap();
         read_everything(&Segment::open(&path).unwrap());
     }

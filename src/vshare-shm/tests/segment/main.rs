@@ -7,6 +7,9 @@
     reason = "a test that cannot start has failed"
 )]
 
+mod follow;
+mod foreign;
+mod header;
 mod hostile;
 mod prune;
 

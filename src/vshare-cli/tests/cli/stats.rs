@@ -1,74 +1,13 @@
-//! `vshare stats` and `vshare run --stats` over segments that these tests write themselves.
-#![expect(clippy::unwrap_used, reason = "a test that cannot start has failed")]
+//! `vshare stats` and `vshare run --stats`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
-use vshare_shm::layout::State;
-use vshare_shm::{Description, Writer, counters, directory};
+use vshare_shm::{counters, directory};
 
-fn vshare(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vshare"));
-    command
-        .args(args)
-        .env_remove("VSHARE_RUN")
-        .output()
-        .unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-/// A directory of the test's own, gone when the test has passed or failed.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("cli-test-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn text(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn write(directory: &Path, run: u64) -> Writer {
-    let writer = Writer::create(&Description {
-        directory,
-        created_ns: 5,
-        library: "9.8.7",
-        policy: "lru",
-        run,
-    });
-    let writer = writer.unwrap();
-    writer.counter(counters::PEAK_LIVE_BYTES).set(3 << 29);
-    writer.counter(counters::BUDGET_BYTES).set(1 << 30);
-    writer.counter(counters::PROMOTED_BYTES).add(7 << 20);
-    writer.counter(counters::PROMOTIONS).add(3);
-    writer
-        .counter(counters::STALL_NANOSECONDS)
-        .add(1_500_000_000);
-    writer.set_driver_version(13_010);
-    writer.set_device(0, "NVIDIA H200", [0xab; 16]);
-    writer.set_state(State::Live);
-    writer
-}
+use crate::{Scratch, stderr, stdout, vshare, write};
 
 #[test]
 fn no_segment_is_said_and_is_no_failure() {
@@ -210,7 +149,8 @@ fn a_watched_run_reports_what_its_programs_held_and_moved() {
         .split_whitespace()
         .find(|word| word.ends_with("libc.so.6"))
         .unwrap();
-    let script = "\"$0\" --quiet --exact stands_in_for_a_program --ignored >/dev/null; exit 7";
+    let script =
+        "\"$0\" --quiet --exact stats::stands_in_for_a_program --ignored >/dev/null; exit 7";
     for json in [false, true] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vshare"));
         command.args(["run", "--library", library, "--stats"]);
