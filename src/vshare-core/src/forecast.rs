@@ -134,7 +134,9 @@ impl Forecast {
         if *number == u32::MAX {
             *number = u32::try_from(self.parts.len()).ok()?;
             let instance = history.instance(id)?;
-            let block = instance.lives().then_some((instance.block, instance.serial));
+            let block = instance
+                .lives()
+                .then_some((instance.block, instance.serial));
             let (here, host) = block.map_or((0, 0), |b| lies(b.0));
             self.parts.push(Part {
                 block,

@@ -240,7 +240,8 @@ impl Foresight {
         active.late = false;
         let first = active.leaving;
         for at in first..active.plan.leaving.len().min(first + LOOK) {
-            let (Some(&next), Some(&done)) = (active.plan.leaving.get(at), active.left.get(at)) else {
+            let (Some(&next), Some(&done)) = (active.plan.leaving.get(at), active.left.get(at))
+            else {
                 break;
             };
             if next.after.is_some_and(|after| after >= position) {
@@ -282,7 +283,8 @@ impl Foresight {
         let first = active.coming;
         let mut pages = 0;
         for at in first..active.plan.coming.len().min(first + LOOK) {
-            let (Some(&next), Some(&done)) = (active.plan.coming.get(at), active.came.get(at)) else {
+            let (Some(&next), Some(&done)) = (active.plan.coming.get(at), active.came.get(at))
+            else {
                 break;
             };
             if active.late && next.need > position {
@@ -354,7 +356,11 @@ impl Foresight {
     }
 
     fn serial(&self, block: BlockId) -> Option<u64> {
-        Some(self.history.instance(self.history.instance_of(block)?)?.serial)
+        Some(
+            self.history
+                .instance(self.history.instance_of(block)?)?
+                .serial,
+        )
     }
 }
 
@@ -392,7 +398,10 @@ impl Active {
     /// The block of a slot, if it lives.
     fn block(&self, slot: u32, history: &History) -> Option<BlockId> {
         let (block, serial) = self.plan.slots.get(slot as usize)?.block?;
-        let same = match history.instance_of(block).and_then(|id| history.instance(id)) {
+        let same = match history
+            .instance_of(block)
+            .and_then(|id| history.instance(id))
+        {
             Some(instance) => instance.serial == serial,
             // Older than the history.
             None => serial == 0,

@@ -1,3 +1,5 @@
+//! Looking ahead, with an arena whose moves are made at once.
+
 use super::*;
 use crate::arena::{Arena, Terms};
 use crate::block::After;
@@ -92,7 +94,11 @@ impl Program {
             if fetch.short == 0 {
                 break;
             }
-            assert!(self.make_room(fetch.short), "nothing leaves for {} pages", fetch.short);
+            assert!(
+                self.make_room(fetch.short),
+                "nothing leaves for {} pages",
+                fetch.short
+            );
         }
         self.tick += 1;
         self.arena.submitted(blocks, self.tick);
@@ -149,7 +155,11 @@ fn a_training_has_nearly_all_of_its_memory_brought_ahead() {
     for _ in 0..10 {
         step(&mut program, &weights, 3);
     }
-    let (ahead, asked, out) = (program.ahead - ahead, program.asked - asked, program.out - out);
+    let (ahead, asked, out) = (
+        program.ahead - ahead,
+        program.asked - asked,
+        program.out - out,
+    );
     // 40 weights and 41 activations of 4 pages, room for 240: 84 pages have to leave and come back.
     assert!(ahead > 9 * asked, "{ahead} ahead, {asked} asked for");
     assert!(out <= 10 * (84 + 64), "{out} in 10 steps");
@@ -205,7 +215,10 @@ fn blocks_that_are_freed_while_they_are_planned_for_are_left_alone() {
             blocks[at] = program.allocate();
         }
     }
-    assert_eq!(program.arena.residency().missing() + program.arena.residency().resident(), 160);
+    assert_eq!(
+        program.arena.residency().missing() + program.arena.residency().resident(),
+        160
+    );
 }
 
 #[test]
@@ -221,12 +234,17 @@ fn a_plan_made_of_an_outlook_that_is_out_of_date_is_not_put_in_place() {
         round(&mut foresight, 50);
     }
     assert!(foresight.wants_plan());
-    let outlook = foresight.begin_plan(100, |_| (4, 0), core::iter::empty()).unwrap();
+    let outlook = foresight
+        .begin_plan(100, |_| (4, 0), core::iter::empty())
+        .unwrap();
     assert!(!foresight.wants_plan(), "one is being made");
     for i in 0..20 {
         foresight.work(900 + i, &[block(1)], &[], |_| 4);
     }
-    assert!(foresight.install(Some(outlook.plan(2))).is_some(), "given back");
+    assert!(
+        foresight.install(Some(outlook.plan(2))).is_some(),
+        "given back"
+    );
     assert!(!foresight.is_planned());
 }
 
@@ -244,4 +262,82 @@ fn what_is_due_is_told_once() {
         }
     }
     assert!((1..=9 * 40).contains(&due), "{due}");
+}
+
+#[test]
+fn what_is_born_while_a_plan_is_made_has_its_place_in_it() {
+    let mut foresight = Foresight::default();
+    let weights: Vec<BlockId> = (0..20).map(BlockId::new).collect();
+    let play = |foresight: &mut Foresight, round: u32, layer: u32| {
+        // Another number in every round.
+        let block = BlockId::new(100 + round * 20 + layer);
+        foresight.born(block, 4);
+        foresight.work(
+            u64::from(layer),
+            &[weights[layer as usize], block],
+            &[],
+            |_| 4,
+        );
+        block
+    };
+    let end = |foresight: &mut Foresight, block| {
+        foresight.work(99, &[block], &[], |_| 4);
+        foresight.died(block);
+    };
+    for round in 0..8 {
+        let blocks: Vec<BlockId> = (0..20).map(|l| play(&mut foresight, round, l)).collect();
+        blocks
+            .into_iter()
+            .rev()
+            .for_each(|b| end(&mut foresight, b));
+    }
+    assert!(foresight.wants_plan());
+    let outlook = foresight
+        .begin_plan(60, |_| (4, 0), core::iter::empty())
+        .unwrap();
+    let blocks: Vec<BlockId> = (0..5).map(|l| play(&mut foresight, 8, l)).collect();
+    assert!(foresight.install(Some(outlook.plan(4))).is_none());
+    for block in blocks {
+        assert_ne!(
+            foresight.next_use(block),
+            u64::MAX,
+            "{block:?} is used again"
+        );
+    }
+}
+
+#[test]
+fn a_block_that_has_got_the_number_of_a_planned_one_is_another() {
+    let mut foresight = Foresight::default();
+    let blocks: Vec<BlockId> = (0..40).map(BlockId::new).collect();
+    for _ in 0..10 {
+        for (function, &block) in (50..).zip(&blocks) {
+            foresight.work(function, &[block], &[], |_| 4);
+        }
+    }
+    let outlook = foresight
+        .begin_plan(60, |_| (4, 0), core::iter::empty())
+        .unwrap();
+    foresight.install(Some(outlook.plan(4)));
+    assert_ne!(foresight.next_use(blocks[7]), u64::MAX);
+    foresight.died(blocks[7]);
+    foresight.born(blocks[7], 4);
+    assert!(
+        foresight.is_planned(),
+        "one more is no reason to drop the plan"
+    );
+    assert_eq!(foresight.next_use(blocks[7]), u64::MAX);
+    let here = core::cell::RefCell::new([4; 40]);
+    let mut gone = 0;
+    for (function, &block) in (50..).zip(&blocks) {
+        foresight.work(function, &[block], &[], |_| 4);
+        while let Out::Go(block, keep) =
+            foresight.next_out(|b| here.borrow()[b.index()], |_| Ok(()))
+        {
+            assert_ne!(block, blocks[7]);
+            here.borrow_mut()[block.index()] = keep;
+            gone += 1;
+        }
+    }
+    assert!(gone > 20, "{gone}");
 }

@@ -245,7 +245,11 @@ impl History {
             };
             if i < named.len() {
                 weak = mix(weak, instance.pages);
-                let since = if instance.last == 0 { 0 } else { at - instance.last };
+                let since = if instance.last == 0 {
+                    0
+                } else {
+                    at - instance.last
+                };
                 strong = mix(strong, since);
                 same = mix(same, instance.serial);
             }
@@ -323,7 +327,12 @@ impl History {
     #[must_use]
     pub fn successor(&self, id: u32, lag: u64) -> Option<u32> {
         let old = self.instance(id).filter(|i| i.born > 0)?;
-        let near = |distance: u64| [old.born + lag + distance, (old.born + lag).saturating_sub(distance)];
+        let near = |distance: u64| {
+            [
+                old.born + lag + distance,
+                (old.born + lag).saturating_sub(distance),
+            ]
+        };
         (0..=SKIP).flat_map(near).find_map(|at| {
             let (kind, ids) = self.op(at)?;
             let id = *ids.first()?;
@@ -388,12 +397,15 @@ impl History {
         let doubtful = self
             .cursor
             .is_none_or(|c| c.strayed >= DOUBT || self.agreement < TRUSTED);
-        if doubtful || at % LOOK == 0 {
+        if doubtful || at.is_multiple_of(LOOK) {
             self.look(doubtful);
         }
         for (gram, table) in GRAMS.iter().zip(0..) {
             if let Some(slot) = self.sum(at, *gram).map(slot_of)
-                && let Some(place) = self.tables.get_mut(table).and_then(|t: &mut Vec<Index>| t.get_mut(slot))
+                && let Some(place) = self
+                    .tables
+                    .get_mut(table)
+                    .and_then(|t: &mut Vec<Index>| t.get_mut(slot))
             {
                 *place = at;
             }
@@ -458,7 +470,10 @@ impl History {
             let Some(sum) = self.sum(last, *gram) else {
                 continue;
             };
-            if self.cursor.is_some_and(|c| self.sum(c.at - 1, *gram) == Some(sum)) {
+            if self
+                .cursor
+                .is_some_and(|c| self.sum(c.at - 1, *gram) == Some(sum))
+            {
                 return;
             }
             let found = table.get(slot_of(sum)).copied().unwrap_or(0);
@@ -498,7 +513,11 @@ impl History {
     /// Forgets the older half, and who died in it.
     fn forget(&mut self) {
         let half = self.ops.len() / 2;
-        let Some(end) = half.checked_sub(1).and_then(|i| self.ops.get(i)).map(|o| o.end) else {
+        let Some(end) = half
+            .checked_sub(1)
+            .and_then(|i| self.ops.get(i))
+            .map(|o| o.end)
+        else {
             return;
         };
         self.ops.drain(..half);

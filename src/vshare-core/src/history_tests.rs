@@ -1,3 +1,5 @@
+//! The history finds its place, keeps it, and finds it again.
+
 use super::*;
 
 /// Plays a program given as a list of (function, blocks); pages are always 4.
@@ -89,7 +91,10 @@ fn an_evaluation_now_and_then_is_found_again() {
             late.push(wrong);
         }
     }
-    assert!(late.iter().all(|&w| w <= 8), "lost for more than a moment: {late:?}");
+    assert!(
+        late.iter().all(|&w| w <= 8),
+        "lost for more than a moment: {late:?}"
+    );
 }
 
 #[test]
@@ -129,8 +134,16 @@ fn allocations_correspond_by_their_place_not_their_address() {
     for step in 0..6_u32 {
         for layer in 0..20_u32 {
             // Another number every time.
-            history.born(BlockId::new(100 + (step * 7 + layer) % 40), u64::from(layer) + 2);
-            history.work(5, &[BlockId::new(100 + (step * 7 + layer) % 40)], &[], |_| 0);
+            history.born(
+                BlockId::new(100 + (step * 7 + layer) % 40),
+                u64::from(layer) + 2,
+            );
+            history.work(
+                5,
+                &[BlockId::new(100 + (step * 7 + layer) % 40)],
+                &[],
+                |_| 0,
+            );
         }
         for layer in (0..20_u32).rev() {
             let block = BlockId::new(100 + (step * 7 + layer) % 40);
@@ -196,4 +209,3 @@ fn instances_of_blocks_long_dead_are_used_again() {
     }
     assert!(history.instances() <= OPERATIONS);
 }
-

@@ -12,7 +12,10 @@
 //! Nothing here is binding. What is carried out is checked against the residency that is; a plan that has
 //! gone wrong costs speed.
 
-#![expect(clippy::indexing_slicing, reason = "every index is of a slot or a step that this file has made")]
+#![expect(
+    clippy::indexing_slicing,
+    reason = "every index is of a slot or a step that this file has made"
+)]
 
 use crate::block::BlockId;
 use crate::forecast::Forecast;

@@ -1,3 +1,5 @@
+//! Plans move what they must, in time, and no more.
+
 use super::*;
 use crate::forecast::{Part, Step};
 
@@ -40,14 +42,20 @@ fn nothing_moves_when_everything_fits() {
 #[test]
 fn of_a_cyclic_scan_only_what_does_not_fit_moves() {
     // 10 blocks of 4 pages, room for 30: at least 10 pages must come in each round.
-    let parts: Vec<Part> = (0..10).map(|i| if i < 7 { part(4, 4, 0) } else { part(4, 0, 4) }).collect();
+    let parts: Vec<Part> = (0..10)
+        .map(|i| if i < 7 { part(4, 4, 0) } else { part(4, 0, 4) })
+        .collect();
     let steps: Vec<[u32; 1]> = (0..10).map(|i| [i]).collect();
     let steps: Vec<&[u32]> = steps.iter().map(|s| s.as_slice()).collect();
     let plan = Plan::new(&works(parts, 30, &steps), 0);
     let rounds = u64::from(plan.span) / 10;
     assert!(rounds > 50);
     // Ten lacking pages of forty, a little more because the scan wraps.
-    assert!(plan.pages_in <= rounds * 14, "{} in {rounds} rounds", plan.pages_in);
+    assert!(
+        plan.pages_in <= rounds * 14,
+        "{} in {rounds} rounds",
+        plan.pages_in
+    );
     assert!(plan.pages_in >= rounds * 10);
 }
 
@@ -62,7 +70,10 @@ fn what_is_needed_furthest_away_leaves_and_comes_back_before_its_use() {
     }
     let plan = Plan::new(&works(parts, 8, &steps), 0);
     let first = plan.leaving[0];
-    assert_eq!((first.slot, first.keep, first.after, first.due), (0, 0, Some(0), 2));
+    assert_eq!(
+        (first.slot, first.keep, first.after, first.due),
+        (0, 0, Some(0), 2)
+    );
     let back: Vec<&Coming> = plan.coming.iter().filter(|c| c.slot == 0).collect();
     assert!(back.is_empty(), "the plan ends before its next use");
     assert_eq!(plan.coming.iter().filter(|c| c.need > 2).count(), 0);
@@ -110,17 +121,30 @@ fn a_block_that_dies_soon_leaves_rather_than_one_that_is_needed_a_little_later()
     forecast.budget = 9;
     forecast.uses.push(0);
     let end = u32::try_from(forecast.uses.len()).unwrap();
-    forecast.steps.push(Step { kind: Kind::Died, end });
+    forecast.steps.push(Step {
+        kind: Kind::Died,
+        end,
+    });
     forecast.uses.extend([3, 1]);
-    forecast.steps.push(Step { kind: Kind::Work, end: end + 1 });
-    forecast.steps.push(Step { kind: Kind::Work, end: end + 2 });
+    forecast.steps.push(Step {
+        kind: Kind::Work,
+        end: end + 1,
+    });
+    forecast.steps.push(Step {
+        kind: Kind::Work,
+        end: end + 2,
+    });
     let plan = Plan::new(&forecast, 0);
     assert_eq!(plan.leaving[0].slot, 0);
 }
 
 #[test]
 fn work_that_needs_more_than_the_budget_is_planned_as_far_as_it_goes() {
-    let forecast = works(alloc::vec![part(10, 0, 10), part(10, 0, 10)], 12, &[&[0, 1]]);
+    let forecast = works(
+        alloc::vec![part(10, 0, 10), part(10, 0, 10)],
+        12,
+        &[&[0, 1]],
+    );
     let plan = Plan::new(&forecast, 0);
     assert!(plan.pages_in >= 12);
 }
@@ -130,7 +154,10 @@ fn idle_blocks_leave_first() {
     let mut forecast = works(alloc::vec![part(4, 4, 0), part(4, 0, 4)], 8, &[&[0], &[1]]);
     forecast.add_idle(BlockId::new(9), 3, 4, 4);
     let plan = Plan::new(&forecast, 0);
-    assert_eq!(plan.slots[plan.leaving[0].slot as usize].block, Some((BlockId::new(9), 3)));
+    assert_eq!(
+        plan.slots[plan.leaving[0].slot as usize].block,
+        Some((BlockId::new(9), 3))
+    );
     assert_eq!(plan.leaving[0].after, None, "at once");
     assert_eq!(plan.pages_out, 4);
 }

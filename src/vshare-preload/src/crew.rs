@@ -3,8 +3,8 @@
 //! Started when there is something to move for the first time, which is after CUDA is in use. Through libcuda
 //! more than one for a direction moves no faster; past it, three of them fill the link.
 
-use crate::cuda::CUcontext;
 use crate::clock::{Deadline, wait_until};
+use crate::cuda::CUcontext;
 use crate::lock::Lock;
 use crate::visits::Visit;
 use crate::{driver, guard, mover, os, process, report, road};
@@ -196,6 +196,8 @@ pub(crate) fn stop() {
         return;
     }
     wait_until(Deadline::after_ms(2000), || {
-        [&OUT, &IN].iter().all(|crew| crew.working.load(Ordering::SeqCst) == 0)
+        [&OUT, &IN]
+            .iter()
+            .all(|crew| crew.working.load(Ordering::SeqCst) == 0)
     });
 }

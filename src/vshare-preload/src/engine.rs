@@ -65,7 +65,10 @@ pub(crate) fn before(names: &Names<'_>, key: Key, tick: u64) -> Prepared {
         owned.arena.note_work(names.signature, sure, maybe);
         wakes |= owned.arena.is_due() || mover::is_needed(owned);
         let residency = owned.arena.residency();
-        bytes += blocks.iter().map(|&b| residency.pages_of(b) * PAGE).sum::<u64>();
+        bytes += blocks
+            .iter()
+            .map(|&b| residency.pages_of(b) * PAGE)
+            .sum::<u64>();
         if awaited < owned.begun || blocks.iter().any(|&b| !residency.is_here(b)) {
             lacking.push(*context);
         }

@@ -114,7 +114,10 @@ const MARKS_MS: u64 = 2000;
 fn wait_for_marks(context: CUcontext) -> bool {
     let fences = || {
         let mut state = process::state();
-        state.arenas.of(context).map_or_else(Vec::new, |o| o.fences.clone())
+        state
+            .arenas
+            .of(context)
+            .map_or_else(Vec::new, |o| o.fences.clone())
     };
     streams::mark_others(None);
     let before = fences();

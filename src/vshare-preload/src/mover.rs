@@ -88,7 +88,10 @@ pub(crate) fn ask_ahead(context: CUcontext) {
     let needs = {
         let mut state = process::state();
         state.arenas.keep_to_device(context);
-        state.arenas.of(context).is_some_and(|owned| is_needed(owned))
+        state
+            .arenas
+            .of(context)
+            .is_some_and(|owned| is_needed(owned))
     };
     if needs {
         wake();
@@ -139,11 +142,18 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> Brought {
             false => Brought::Failed,
         };
     }
-    let failures = || process::state().arenas.of(context).map_or(u64::MAX, |o| o.failures);
+    let failures = || {
+        process::state()
+            .arenas
+            .of(context)
+            .map_or(u64::MAX, |o| o.failures)
+    };
     let before = failures();
     let jobs = |runs: &[Run], with_data| {
         let pieces = runs.iter().copied().flat_map(road::pieces);
-        pieces.map(move |run| Job::In(context, run, with_data)).collect::<Vec<_>>()
+        pieces
+            .map(move |run| Job::In(context, run, with_data))
+            .collect::<Vec<_>>()
     };
     let mut all = jobs(&fetch.populate, false);
     all.append(&mut jobs(&fetch.promote, true));
@@ -210,11 +220,13 @@ fn work() {
         let mut next = Next::Asked;
         for context in contexts {
             // A defect here must not end the program's process, nor leave anybody waiting.
-            next = next.max(std::panic::catch_unwind(|| serve(context)).unwrap_or_else(|_| {
-                report::add(report::PANICS, 1);
-                answer(context, true);
-                Next::Asked
-            }));
+            next = next.max(
+                std::panic::catch_unwind(|| serve(context)).unwrap_or_else(|_| {
+                    report::add(report::PANICS, 1);
+                    answer(context, true);
+                    Next::Asked
+                }),
+            );
         }
         WORKING.store(false, Ordering::SeqCst);
         if progress() != before {

@@ -9,9 +9,9 @@
 //! while the driver is called, while waiting, or while writing a notice.
 
 use crate::arenas::Arenas;
+use crate::crew;
 use crate::host_ranges::HostRanges;
 use crate::lock::{Held, Lock};
-use crate::crew;
 use crate::notice;
 use crate::report;
 use crate::streams::Streams;

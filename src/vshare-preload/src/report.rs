@@ -7,6 +7,7 @@
 )]
 
 use crate::cuda::{CUdevice, CUresult};
+use crate::process::Sums;
 use crate::{os, process};
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -129,9 +130,35 @@ pub(crate) fn gauges() {
         w.counter(HOST_BYTES).set(sums.host);
         w.counter(ARENA_BYTES).set(sums.arena);
         w.counter(DEVICE_CLASS_BYTES).set(sums.device_class);
+        sample(w, &sums);
         w.counter(PLANS).max(sums.plans);
         w.counter(PLANS_BROKEN).max(sums.plans_broken);
     });
+}
+
+/// How memory stands, for those who want to see it over time: not more often than that takes to read.
+fn sample(writer: &Writer, sums: &Sums) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    const APART_NS: u64 = 10_000_000;
+    let now = now().saturating_sub(CREATED.load(Ordering::Relaxed));
+    let last = LAST.load(Ordering::Relaxed);
+    let due = last == 0 || now.saturating_sub(last) >= APART_NS;
+    // One of several threads that come at the same time.
+    if due
+        && LAST
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    {
+        writer.record(
+            now,
+            Record::Sampled {
+                live: sums.live,
+                resident: sums.resident,
+                host: sums.host,
+                budget: sums.budget,
+            },
+        );
+    }
 }
 
 fn now() -> u64 {

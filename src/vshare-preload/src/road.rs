@@ -61,10 +61,7 @@ impl Busy {
             outward: owned.outward,
             road: owned.road,
         };
-        Some(Self {
-            way,
-            _visit: visit,
-        })
+        Some(Self { way, _visit: visit })
     }
 }
 
@@ -146,9 +143,11 @@ pub(crate) fn threads(context: CUcontext) -> usize {
 pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
     let runs = |runs: &[Run], with_data| {
         let pieces = runs.iter().copied().flat_map(pieces);
-        pieces.fold(true, |all, run| {
-            bring_run(context, run, with_data, Until::Begun) && all
-        })
+        let mut all = true;
+        for run in pieces {
+            all &= bring_run(context, run, with_data, Until::Begun);
+        }
+        all
     };
     let populated = runs(&fetch.populate, false);
     runs(&fetch.promote, true) && populated

@@ -104,9 +104,9 @@ impl Touches<'_> {
             Self::Copy { to, from } => mix(2, (to.len() * 2 + from.len()) as u64),
             Self::Kernel {
                 function, sizes, ..
-            } => sizes
-                .iter()
-                .fold(mix(3, function.0 as u64), |sum, &size| mix(sum, u64::from(size))),
+            } => sizes.iter().fold(mix(3, function.0 as u64), |sum, &size| {
+                mix(sum, u64::from(size))
+            }),
             Self::Host => 4,
             Self::Unknown => 5,
         }
@@ -208,8 +208,14 @@ fn visit_extra(
 
 /// Whether parameters lie within a buffer of `size` bytes, and fill it but for gaps.
 fn covers(layout: &[(usize, usize)], size: usize) -> bool {
-    layout.iter().all(|&(offset, length)| offset.checked_add(length).is_some_and(|end| end <= size))
-        && layout.iter().map(|p| p.1.next_multiple_of(8)).sum::<usize>() >= size / 8 * 8
+    layout
+        .iter()
+        .all(|&(offset, length)| offset.checked_add(length).is_some_and(|end| end <= size))
+        && layout
+            .iter()
+            .map(|p| p.1.next_multiple_of(8))
+            .sum::<usize>()
+            >= size / 8 * 8
 }
 
 /// Parameters of more bytes than this are tables: see [`Access::Table`].

@@ -39,12 +39,14 @@ pub(crate) fn submit(
         // No other thread can mark it when what is freed has to know how far it has come.
         streams::mark_if_due(key);
     }
-    let result =
-        if arenas::are_watched() || host_ranges::are_watched() || matches!(touches, Touches::Host) {
-            submit_with_care(key, tick, touches, real)
-        } else {
-            real.call()
-        };
+    let result = if arenas::are_watched()
+        || host_ranges::are_watched()
+        || matches!(touches, Touches::Host)
+    {
+        submit_with_care(key, tick, touches, real)
+    } else {
+        real.call()
+    };
     note_submitted(key);
     if arenas::any_fences() && !streams::is_solo(key) {
         streams::after(key, 0);

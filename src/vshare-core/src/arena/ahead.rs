@@ -42,7 +42,9 @@ impl Arena {
 
     /// Whether there is something to do ahead of need: a move that has become possible, or a plan to be made.
     pub fn is_due(&mut self) -> bool {
-        self.foresight.as_mut().is_some_and(|f| f.is_due() || f.wants_plan())
+        self.foresight
+            .as_mut()
+            .is_some_and(|f| f.is_due() || f.wants_plan())
     }
 
     /// Takes what a plan is to be made of, if one should be made now.
@@ -85,7 +87,10 @@ impl Arena {
         }
         let residency = &self.residency;
         let next = self.foresight.as_mut().map_or(Out::Nothing, |foresight| {
-            foresight.next_out(|id| residency.here(id), |id| residency.may_leave(id, &ended))
+            foresight.next_out(
+                |id| residency.here(id),
+                |id| residency.may_leave(id, &ended),
+            )
         });
         let wanted = need.max(self.room_for_next(piece));
         let dropped = self.drop_dead(wanted, may_drop, &ended);
@@ -134,7 +139,11 @@ impl Arena {
     fn room_for_next(&mut self, piece: u64) -> u64 {
         let next = self.wanted_next(PIECES * piece);
         let residency = &self.residency;
-        let lacks = |next: &In| next.have.saturating_sub(residency.lies(next.block).0).min(piece);
+        let lacks = |next: &In| {
+            next.have
+                .saturating_sub(residency.lies(next.block).0)
+                .min(piece)
+        };
         let pages: u64 = next.iter().map(lacks).sum();
         pages.saturating_sub(residency.room() + residency.leaving())
     }
@@ -151,7 +160,9 @@ impl Arena {
             return Leave::Nothing;
         }
         let pool = &self.pool;
-        let runs = self.residency.drop_dead(most, |page| pool.is_free(page), ended);
+        let runs = self
+            .residency
+            .drop_dead(most, |page| pool.is_free(page), ended);
         if runs.is_empty() {
             return Leave::Nothing;
         }

@@ -89,7 +89,15 @@ pub(crate) fn launch_cooperative_kernel(
     params: *mut *mut c_void,
 ) -> CUresult {
     let sizes = [grid_x, grid_y, grid_z, block_x, block_y, block_z];
-    submit_kernel(entry, stream, function, sizes, params, std::ptr::null_mut(), real)
+    submit_kernel(
+        entry,
+        stream,
+        function,
+        sizes,
+        params,
+        std::ptr::null_mut(),
+        real,
+    )
 }
 
 pub(crate) fn launch_host_func(
