@@ -334,7 +334,7 @@ fn a_block_that_has_got_the_number_of_a_planned_one_is_another() {
         while let Out::Go(block, keep) =
             foresight.next_out(|b| here.borrow()[b.index()], |_| Ok(()))
         {
-            assert_ne!(block, blocks[7]);
+            assert_ne!(block, planned);
             here.borrow_mut()[block.index()] = keep;
             gone += 1;
         }
