@@ -318,15 +318,20 @@ fn a_block_that_has_got_the_number_of_a_planned_one_is_another() {
     let outlook = foresight
         .begin_plan(60, |_| (4, 0), core::iter::empty())
         .unwrap();
-    foresight.install(Some(outlook.plan(4)));
-    assert_ne!(foresight.next_use(blocks[7]), u64::MAX);
-    foresight.died(blocks[7]);
-    foresight.born(blocks[7], 4);
+    let ready = outlook.plan(4);
+    // One that is to leave within the next round.
+    let mut leaving = ready.0.plan.leaving.iter();
+    let slot = leaving.rfind(|l| l.after < Some(30)).unwrap().slot;
+    let (planned, _) = ready.0.plan.slots[slot as usize].block.unwrap();
+    drop(foresight.install(Some(ready)));
+    assert_ne!(foresight.next_use(planned), u64::MAX);
+    foresight.died(planned);
+    foresight.born(planned, 4);
     assert!(
         foresight.is_planned(),
         "one more is no reason to drop the plan"
     );
-    assert_eq!(foresight.next_use(blocks[7]), u64::MAX);
+    assert_eq!(foresight.next_use(planned), u64::MAX);
     let here = core::cell::RefCell::new([4; 40]);
     let mut gone = 0;
     for (function, &block) in (50..).zip(&blocks) {
