@@ -130,6 +130,11 @@ impl Foresight {
         self.went_on();
     }
 
+    /// See [`History::gone`].
+    pub fn gone(&mut self, block: BlockId) {
+        self.history.gone(block);
+    }
+
     /// See [`History::work`].
     pub fn work(
         &mut self,
