@@ -178,3 +178,38 @@ fn a_chunk_of_another_size_under_the_number_of_one_that_has_gone_is_planned_with
     }
     program.arena.install(Some(Arena::plan(&outlook)));
 }
+
+/// Else it would be asked for again with every operation, in vain.
+#[test]
+fn no_plan_is_wanted_for_a_stretch_that_is_too_long_to_be_planned_for() {
+    let mut foresight = Foresight::default();
+    let mut long = 0;
+    for at in 0..12_000 {
+        let block = BlockId::new(u32::try_from(at % 2500 / 4).unwrap());
+        foresight.work(1000 + at % 2500, &[block], &[], |_| 1);
+        long += u64::from(foresight.history().lag().is_some_and(|lag| lag > 2048));
+        if foresight.wants_plan() {
+            assert!(foresight.begin_plan(100, |_| (1, 0), core::iter::empty()).is_some(), "{at}");
+            foresight.install(None);
+        }
+    }
+    assert!(long > 0);
+}
+
+/// The arena may be another's, or have begun to look ahead anew, by the time the plan is made.
+#[test]
+fn a_plan_that_was_made_for_another_is_not_put_in_place() {
+    let played = |works: u64| {
+        let mut foresight = Foresight::default();
+        for at in 0..works {
+            foresight.work(at % 10, &[BlockId::new(0)], &[], |_| 1);
+        }
+        foresight
+    };
+    let mut old = played(5000);
+    let outlook = old.begin_plan(100, |_| (1, 0), core::iter::empty()).unwrap();
+    let mut new = played(40);
+    assert_eq!(new.history().place().0, outlook.epoch);
+    assert!(new.install(Some(outlook.plan(0))).is_some());
+    assert!(!new.is_planned());
+}
