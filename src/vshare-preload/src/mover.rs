@@ -11,7 +11,7 @@ use crate::cuda::CUcontext;
 use crate::lock::Lock;
 use crate::visits::Visit;
 use crate::{driver, guard, memory, os, process, report, road, streams};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
@@ -133,17 +133,18 @@ pub(crate) enum Brought {
 /// Brings in what was planned, together with the crew.
 pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> Brought {
     let threads = road::threads(context);
-    if threads < 2 || !crew::IN.start(threads) {
+    let visit = Some(()).filter(|()| threads > 1 && crew::IN.start(threads));
+    let Some(visit) = visit.and_then(|()| Visit::begin(context)).map(Arc::new) else {
         return match road::bring(context, fetch) {
             true => Brought::Here,
             false => Brought::Failed,
         };
-    }
+    };
     let failures = || process::state().arenas.of(context).map_or(u64::MAX, |o| o.failures);
     let before = failures();
     let jobs = |runs: &[Run], with_data| {
         let pieces = runs.iter().copied().flat_map(road::pieces);
-        pieces.map(move |run| Job::In(context, run, with_data)).collect::<Vec<_>>()
+        pieces.map(|run| Job::In(Arc::clone(&visit), run, with_data)).collect::<Vec<_>>()
     };
     let mut all = jobs(&fetch.populate, false);
     all.append(&mut jobs(&fetch.promote, true));
@@ -236,7 +237,7 @@ fn work() {
 
 /// Lets pages of one arena leave and come, as far as the crews are free. The context cannot end meanwhile.
 fn serve(context: CUcontext) -> Next {
-    let Some(_visit) = Visit::begin(context) else {
+    let Some(visit) = Visit::begin(context).map(Arc::new) else {
         answer(context, true);
         return Next::Asked;
     };
@@ -246,7 +247,7 @@ fn serve(context: CUcontext) -> Next {
         return Next::Asked;
     }
     let served = driver::in_context(context, || {
-        let next = let_leave(context).max(let_come(context, threads));
+        let next = let_leave(&visit).max(let_come(&visit, threads));
         look_ahead(context);
         memory::settle();
         Ok(next)
@@ -260,7 +261,8 @@ fn serve(context: CUcontext) -> Next {
     })
 }
 
-fn let_leave(context: CUcontext) -> Next {
+fn let_leave(visit: &Arc<Visit>) -> Next {
+    let context = visit.context();
     loop {
         let Some(need) = need(context) else {
             answer(context, false);
@@ -284,11 +286,13 @@ fn let_leave(context: CUcontext) -> Next {
         match plan(context, need.more, hurried) {
             Leave::Drop(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
-                crew::OUT.push(pieces.map(|run| Job::Drop(context, run)).collect(), false);
+                let jobs = pieces.map(|run| Job::Drop(Arc::clone(visit), run));
+                crew::OUT.push(jobs.collect(), false);
             }
             Leave::Evict(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
-                crew::OUT.push(pieces.map(|run| Job::Out(context, run)).collect(), false);
+                let jobs = pieces.map(|run| Job::Out(Arc::clone(visit), run));
+                crew::OUT.push(jobs.collect(), false);
             }
             Leave::Wait(tick) => return wait(context, tick),
             Leave::Nothing => {
@@ -357,7 +361,8 @@ fn is_hurried(context: CUcontext) -> bool {
 }
 
 /// Has come what is foreseen, as far as there is room.
-fn let_come(context: CUcontext, threads: usize) -> Next {
+fn let_come(visit: &Arc<Visit>, threads: usize) -> Next {
+    let context = visit.context();
     loop {
         let fetch = {
             let mut state = process::state();
@@ -387,7 +392,8 @@ fn let_come(context: CUcontext, threads: usize) -> Next {
         };
         let pages: u64 = fetch.promote.iter().map(|run| run.pages).sum();
         report::add(report::FORESEEN_BYTES, pages * PAGE);
-        let jobs = fetch.promote.iter().map(|&run| Job::In(context, run, true));
+        let runs = fetch.promote.iter();
+        let jobs = runs.map(|&run| Job::In(Arc::clone(visit), run, true));
         crew::IN.push(jobs.collect(), false);
     }
 }
