@@ -202,14 +202,15 @@ pub(crate) fn forget() {
     FORGOTTEN.store(true, Ordering::Relaxed);
 }
 
-/// The process ends: no move may be under way when the driver is torn down.
-pub(crate) fn stop() {
+/// The process ends: no move may be under way when the driver is torn down. Returns whether there are any threads
+/// of ours to wait for: a forked child has none.
+pub(crate) fn stop() -> bool {
     STOPPING.store(true, Ordering::SeqCst);
-    // A forked child has no such threads to wait for.
     if FORGOTTEN.load(Ordering::Relaxed) {
-        return;
+        return false;
     }
     wait_until(Deadline::after_ms(2000), || {
         [&OUT, &IN].iter().all(|crew| crew.working.load(Ordering::SeqCst) == 0)
     });
+    true
 }

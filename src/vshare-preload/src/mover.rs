@@ -180,8 +180,9 @@ fn start() -> Option<Thread> {
 
 /// The process ends: no move may be under way when the driver is torn down.
 extern "C" fn stop() {
-    crew::stop();
-    wait_until(Deadline::after_ms(2000), || !WORKING.load(Ordering::SeqCst));
+    if crew::stop() {
+        wait_until(Deadline::after_ms(2000), || !WORKING.load(Ordering::SeqCst));
+    }
 }
 
 /// When to look again.
