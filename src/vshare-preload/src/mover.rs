@@ -38,6 +38,9 @@ static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 /// Whether the thread sleeps until somebody wakes it, or has not been started.
 static ASLEEP: AtomicBool = AtomicBool::new(true);
 
+/// Whether there may be something to do that it has not looked at.
+static NUDGED: AtomicBool = AtomicBool::new(false);
+
 /// Changes whenever pages have come or gone, or cannot.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
 
@@ -114,6 +117,8 @@ pub(crate) fn is_needed(owned: &Owned) -> bool {
 
 /// There may be something to do ahead of need.
 pub(crate) fn nudge() {
+    // Before looking: it may be about to sleep.
+    NUDGED.store(true, Ordering::SeqCst);
     if ASLEEP.load(Ordering::SeqCst) {
         wake();
     }
@@ -208,6 +213,7 @@ fn work() {
             let state = process::state();
             state.arenas.iter().map(|o| o.context).collect()
         };
+        NUDGED.store(false, Ordering::SeqCst);
         let before = progress();
         let mut next = Next::Asked;
         for context in contexts {
@@ -229,7 +235,9 @@ fn work() {
             }
             Next::Asked => {
                 ASLEEP.store(true, Ordering::SeqCst);
-                std::thread::park();
+                if !NUDGED.load(Ordering::SeqCst) {
+                    std::thread::park();
+                }
                 ASLEEP.store(false, Ordering::SeqCst);
             }
         }
