@@ -1,6 +1,10 @@
 // A fork before CUDA is used, and one after, at the worst moments. Argument: which.
+#define _GNU_SOURCE
 #include "pool_check.h"
+#include <errno.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 enum { BLOCKS = 10, WORDS = 1 << 19 };
 static CUdeviceptr blocks[BLOCKS];
@@ -33,6 +37,19 @@ static void *storms(void *nothing) {
         OK(cuMemFree_v2(at));
     }
     return nothing;
+}
+
+static volatile int ends_now, slept;
+
+// Stands before the C library's: whether anybody sleeps while a child ends.
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left) {
+    slept += ends_now;
+    return syscall(SYS_clock_nanosleep, clock, flags, time, left) ? errno : 0;
+}
+
+static void says_who_slept(void) {
+    if (slept)
+        _exit(8);
 }
 
 int main(int argc, char **argv) {
@@ -76,6 +93,21 @@ int main(int argc, char **argv) {
         is_right(10);
         work(30);
         is_right(30);
+    } else if (!strcmp(how, "moving")) {
+        // While a thread of ours, which the child does not have, is at work: the test holds it.
+        atexit(says_who_slept);
+        start();
+        work(10);
+        for (int i = 0; i < 50000 && !stat_of("held"); i++)
+            usleep(200);
+        HOLDS(stat_of("held"));
+        child = fork();
+        if (!child) {
+            ends_now = 1;
+            exit(7);
+        }
+        printf("child %d\n", status_of(child));
+        let_go();
     } else if (!strcmp(how, "exec")) {
         start();
         work(10);

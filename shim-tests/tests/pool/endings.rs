@@ -1,5 +1,6 @@
 //! Contexts and processes that end while vshare is in the middle of something.
 
+use crate::published::segment_of_all;
 use crate::{Bench, Env};
 
 /// The budget is one that the mover makes room in ahead of need: see `pool_ends.c`.
@@ -28,6 +29,23 @@ fn a_context_does_not_end_while_a_free_in_another_is_about_to_mark_its_work() {
 #[test]
 fn a_context_does_not_end_while_work_in_another_is_about_to_be_put_behind_its_own() {
     ends_afterwards("ordering", "cuCtxPushCurrent");
+}
+
+/// Its number, its addresses and its pages' numbers are those of the one that comes after it.
+#[test]
+fn a_move_that_is_queued_when_its_context_ends_is_not_made_in_the_next_one() {
+    let bench = Bench::new("queued");
+    let env: Env<'_> = &[
+        ("VSHARE_BUDGET", "16MiB"),
+        ("VSHARE_POLICY", "lru"),
+        ("SIMCUDA_DEVICES", "2"),
+    ];
+    let (segment, outcome) = segment_of_all(&bench, &[], env);
+    assert!(
+        outcome.stderr.ends_with("what came again is whole\n"),
+        "{outcome:?}"
+    );
+    assert_eq!(segment.value("panics"), Some(0));
 }
 
 /// A handler of the program's runs at any moment, so in the middle of our bookkeeping, too. What is done at exit must not wait

@@ -65,6 +65,17 @@ fn other_programs_are_started_while_memory_moves() {
     Bench::new("fork").agrees(&["exec"]);
 }
 
+/// A child has none of the threads that the parent waits for at its end.
+#[test]
+fn a_child_forked_while_pages_move_waits_for_nobody_when_it_ends() {
+    let env = [
+        ("VSHARE_BUDGET", "8MiB"),
+        ("SIMCUDA_HOLD_CALL", "cuCtxPushCurrent"),
+    ];
+    let outcome = Bench::new("fork").shimmed(&["moving"], &env);
+    assert_eq!(outcome.printed(), "child 7\ndone\n");
+}
+
 #[test]
 fn forks_in_the_middle_of_everything_hang_nobody() {
     Bench::new("fork").agrees(&["many"]);

@@ -127,8 +127,10 @@ impl Arena {
         let held = held(freed.bytes);
         self.ledger.release(held);
         if let Some((block, _)) = freed.gone {
-            if let Some(foresight) = self.foresight.as_mut().filter(|_| freed.bytes >= SMALL) {
-                foresight.died(block);
+            match &mut self.foresight {
+                Some(foresight) if freed.bytes >= SMALL => foresight.died(block),
+                Some(foresight) => foresight.gone(block),
+                None => {}
             }
             self.residency.release(block, tick);
         }
@@ -285,6 +287,9 @@ impl Arena {
 
     fn release_all(&mut self, gone: &[(BlockId, Run)], tick: u64) {
         for &(block, _) in gone {
+            if let Some(foresight) = &mut self.foresight {
+                foresight.gone(block);
+            }
             self.residency.release(block, tick);
         }
     }

@@ -47,7 +47,7 @@ pub struct Forecast {
 }
 
 /// Longest stretch that is planned for: beyond that planning would take longer than it saves.
-const LONGEST: u64 = 1 << 16;
+pub(crate) const LONGEST: u64 = if cfg!(test) { 1 << 11 } else { 1 << 16 };
 
 impl Forecast {
     /// What is to come, as far as it can be told. `lies` tells how many pages of a block are on the device and

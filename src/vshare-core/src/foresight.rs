@@ -6,7 +6,7 @@
 //! has been used.
 
 use crate::block::BlockId;
-use crate::forecast::Forecast;
+use crate::forecast::{Forecast, LONGEST};
 use crate::history::History;
 use crate::plan::{Coming, Leaving, Plan};
 use alloc::vec::Vec;
@@ -130,6 +130,11 @@ impl Foresight {
         self.went_on();
     }
 
+    /// See [`History::gone`].
+    pub fn gone(&mut self, block: BlockId) {
+        self.history.gone(block);
+    }
+
     /// See [`History::work`].
     pub fn work(
         &mut self,
@@ -162,7 +167,8 @@ impl Foresight {
             .active
             .as_ref()
             .is_none_or(|a| (progress - a.start) * 2 >= u64::from(a.plan.span));
-        half && self.planning.is_none() && self.history.is_trusted()
+        let short = self.history.lag().is_some_and(|lag| lag <= LONGEST);
+        half && short && self.planning.is_none() && self.history.is_trusted()
     }
 
     /// Takes the forecast to plan for, after [`Self::wants_plan`]. `lies` tells how many pages of a block are on
@@ -203,7 +209,9 @@ impl Foresight {
         let births = self.planning.take().unwrap_or_default();
         let (epoch, progress) = self.history.place();
         let mut active = ready?.0;
-        if active.epoch != epoch || progress - active.start >= u64::from(active.plan.span) {
+        // It may have been made for what was noted before all was forgotten.
+        let gone = progress.checked_sub(active.start);
+        if active.epoch != epoch || gone.is_none_or(|p| p >= u64::from(active.plan.span)) {
             return Some(Ready(active));
         }
         self.made += 1;
@@ -451,6 +459,9 @@ impl Active {
     }
 }
 
+#[cfg(test)]
+#[path = "foresight_storms.rs"]
+mod storms;
 #[cfg(test)]
 #[path = "foresight_tests.rs"]
 mod tests;

@@ -222,6 +222,13 @@ impl History {
         self.append(Kind::Died, [weak, strong, strong]);
     }
 
+    /// A block has gone whose end is no operation of the program's. Its number may be another's next.
+    pub fn gone(&mut self, block: BlockId) {
+        if let Some(id) = self.instance_of(block) {
+            self.end(id, block, self.last() + 1);
+        }
+    }
+
     /// Work with this signature (of what is done, not of where) was submitted. It uses the `named` blocks,
     /// in the order of its parameters, and those that `maybe` are only leftovers in tables: these do not count
     /// when it is compared with others. `pages` tells a block's size.

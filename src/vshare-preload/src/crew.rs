@@ -9,21 +9,23 @@ use crate::lock::Lock;
 use crate::visits::Visit;
 use crate::{driver, guard, mover, os, process, report, road};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use vshare_core::arena::Arena;
 use vshare_core::block::Run;
 use vshare_core::foresight::Outlook;
 
-/// Something to be done.
+/// Something to be done. A move keeps its context from ending until it is made: the next one may have the same
+/// handle, and other memory in these pages.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// These pages are to be copied to the host.
-    Out(CUcontext, Run),
+    Out(Arc<Visit>, Run),
     /// These pages, which nobody will read, are to be given up.
-    Drop(CUcontext, Run),
+    Drop(Arc<Visit>, Run),
     /// These pages are to be brought to the device: with their data, or without.
-    In(CUcontext, Run, bool),
+    In(Arc<Visit>, Run, bool),
     /// A plan is to be made.
     Plan(CUcontext, Box<Outlook>),
 }
@@ -120,6 +122,12 @@ impl Crew {
         let Some(job) = job else {
             return false;
         };
+        if STOPPING.load(Ordering::SeqCst) {
+            // Nobody waits for this: the thread that ends the process may hold the lock that it takes.
+            self.working.fetch_sub(1, Ordering::SeqCst);
+            give_back(&job);
+            return true;
+        }
         // A defect here must not end the program's process.
         if std::panic::catch_unwind(|| carry_out(job)).is_err() {
             report::add(report::PANICS, 1);
@@ -132,7 +140,7 @@ impl Crew {
     fn work(&self) {
         driver::leave_captures();
         let mut looks = 0;
-        while !STOPPING.load(Ordering::SeqCst) {
+        loop {
             if self.help() {
                 looks = 0;
             } else if looks < LOOKS {
@@ -148,20 +156,16 @@ impl Crew {
 
 fn carry_out(job: Job) {
     match job {
-        Job::Out(context, run) => {
-            if STOPPING.load(Ordering::SeqCst) {
-                return;
-            }
+        Job::Out(visit, run) => {
             // The arena lies where it lies as long as the context does not end.
-            let visit = Visit::begin(context);
-            let _protected = visit.as_ref().map(|_| mover::Protected::new(context));
-            road::evict(context, run);
+            let _protected = mover::Protected::new(visit.context());
+            road::evict(&visit, run);
         }
-        Job::Drop(context, run) => {
-            road::drop_pages(context, run);
+        Job::Drop(visit, run) => {
+            road::drop_pages(&visit, run);
         }
-        Job::In(context, run, with_data) => {
-            road::bring_run(context, run, with_data, road::Until::Made);
+        Job::In(visit, run, with_data) => {
+            road::bring_run(&visit, run, with_data, road::Until::Made);
         }
         Job::Plan(context, outlook) => {
             let plan = std::panic::catch_unwind(|| Arena::plan(&outlook)).ok();
@@ -178,6 +182,16 @@ fn carry_out(job: Job) {
     }
 }
 
+/// The process ends, and this will not be done: whoever waits for it must not wait in vain.
+fn give_back(job: &Job) {
+    match job {
+        Job::Out(visit, run) => road::left(visit.context(), *run, false, false),
+        Job::Drop(visit, run) => road::left(visit.context(), *run, true, false),
+        Job::In(visit, run, _) => road::not_brought(visit.context(), *run),
+        Job::Plan(..) => {}
+    }
+}
+
 /// Whether there will be no more threads of ours.
 pub(crate) fn is_over() -> bool {
     FORGOTTEN.load(Ordering::Relaxed) || STOPPING.load(Ordering::SeqCst)
@@ -188,16 +202,17 @@ pub(crate) fn forget() {
     FORGOTTEN.store(true, Ordering::Relaxed);
 }
 
-/// The process ends: no move may be under way when the driver is torn down.
-pub(crate) fn stop() {
+/// The process ends: no move may be under way when the driver is torn down. Returns whether there are any threads
+/// of ours to wait for: a forked child has none.
+pub(crate) fn stop() -> bool {
     STOPPING.store(true, Ordering::SeqCst);
-    // A forked child has no such threads to wait for.
     if FORGOTTEN.load(Ordering::Relaxed) {
-        return;
+        return false;
     }
     wait_until(Deadline::after_ms(2000), || {
         [&OUT, &IN]
             .iter()
             .all(|crew| crew.working.load(Ordering::SeqCst) == 0)
     });
+    true
 }

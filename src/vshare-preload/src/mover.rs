@@ -11,8 +11,8 @@ use crate::cuda::CUcontext;
 use crate::lock::Lock;
 use crate::visits::Visit;
 use crate::{driver, guard, memory, os, process, report, road, streams};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 use vshare_core::block::Run;
@@ -37,6 +37,9 @@ static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
 /// Whether the thread sleeps until somebody wakes it, or has not been started.
 static ASLEEP: AtomicBool = AtomicBool::new(true);
+
+/// Whether there may be something to do that it has not looked at.
+static NUDGED: AtomicBool = AtomicBool::new(false);
 
 /// Changes whenever pages have come or gone, or cannot.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
@@ -117,6 +120,8 @@ pub(crate) fn is_needed(owned: &Owned) -> bool {
 
 /// There may be something to do ahead of need.
 pub(crate) fn nudge() {
+    // Before looking: it may be about to sleep.
+    NUDGED.store(true, Ordering::SeqCst);
     if ASLEEP.load(Ordering::SeqCst) {
         wake();
     }
@@ -136,12 +141,13 @@ pub(crate) enum Brought {
 /// Brings in what was planned, together with the crew.
 pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> Brought {
     let threads = road::threads(context);
-    if threads < 2 || !crew::IN.start(threads) {
+    let visit = Some(()).filter(|()| threads > 1 && crew::IN.start(threads));
+    let Some(visit) = visit.and_then(|()| Visit::begin(context)).map(Arc::new) else {
         return match road::bring(context, fetch) {
             true => Brought::Here,
             false => Brought::Failed,
         };
-    }
+    };
     let failures = || {
         process::state()
             .arenas
@@ -152,7 +158,7 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> Brought {
     let jobs = |runs: &[Run], with_data| {
         let pieces = runs.iter().copied().flat_map(road::pieces);
         pieces
-            .map(move |run| Job::In(context, run, with_data))
+            .map(|run| Job::In(Arc::clone(&visit), run, with_data))
             .collect::<Vec<_>>()
     };
     let mut all = jobs(&fetch.populate, false);
@@ -189,8 +195,9 @@ fn start() -> Option<Thread> {
 
 /// The process ends: no move may be under way when the driver is torn down.
 extern "C" fn stop() {
-    crew::stop();
-    wait_until(Deadline::after_ms(2000), || !WORKING.load(Ordering::SeqCst));
+    if crew::stop() {
+        wait_until(Deadline::after_ms(2000), || !WORKING.load(Ordering::SeqCst));
+    }
 }
 
 /// When to look again.
@@ -216,6 +223,7 @@ fn work() {
             let state = process::state();
             state.arenas.iter().map(|o| o.context).collect()
         };
+        NUDGED.store(false, Ordering::SeqCst);
         let before = progress();
         let mut next = Next::Asked;
         for context in contexts {
@@ -239,7 +247,9 @@ fn work() {
             }
             Next::Asked => {
                 ASLEEP.store(true, Ordering::SeqCst);
-                std::thread::park();
+                if !NUDGED.load(Ordering::SeqCst) {
+                    std::thread::park();
+                }
                 ASLEEP.store(false, Ordering::SeqCst);
             }
         }
@@ -248,7 +258,7 @@ fn work() {
 
 /// Lets pages of one arena leave and come, as far as the crews are free. The context cannot end meanwhile.
 fn serve(context: CUcontext) -> Next {
-    let Some(_visit) = Visit::begin(context) else {
+    let Some(visit) = Visit::begin(context).map(Arc::new) else {
         answer(context, true);
         return Next::Asked;
     };
@@ -258,7 +268,7 @@ fn serve(context: CUcontext) -> Next {
         return Next::Asked;
     }
     let served = driver::in_context(context, || {
-        let next = let_leave(context).max(let_come(context, threads));
+        let next = let_leave(&visit).max(let_come(&visit, threads));
         look_ahead(context);
         memory::settle();
         Ok(next)
@@ -272,7 +282,8 @@ fn serve(context: CUcontext) -> Next {
     })
 }
 
-fn let_leave(context: CUcontext) -> Next {
+fn let_leave(visit: &Arc<Visit>) -> Next {
+    let context = visit.context();
     loop {
         let Some(need) = need(context) else {
             answer(context, false);
@@ -296,11 +307,13 @@ fn let_leave(context: CUcontext) -> Next {
         match plan(context, need.more, hurried) {
             Leave::Drop(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
-                crew::OUT.push(pieces.map(|run| Job::Drop(context, run)).collect(), false);
+                let jobs = pieces.map(|run| Job::Drop(Arc::clone(visit), run));
+                crew::OUT.push(jobs.collect(), false);
             }
             Leave::Evict(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
-                crew::OUT.push(pieces.map(|run| Job::Out(context, run)).collect(), false);
+                let jobs = pieces.map(|run| Job::Out(Arc::clone(visit), run));
+                crew::OUT.push(jobs.collect(), false);
             }
             Leave::Wait(tick) => return wait(context, tick),
             Leave::Nothing => {
@@ -369,7 +382,8 @@ fn is_hurried(context: CUcontext) -> bool {
 }
 
 /// Has come what is foreseen, as far as there is room.
-fn let_come(context: CUcontext, threads: usize) -> Next {
+fn let_come(visit: &Arc<Visit>, threads: usize) -> Next {
+    let context = visit.context();
     loop {
         let fetch = {
             let mut state = process::state();
@@ -399,7 +413,8 @@ fn let_come(context: CUcontext, threads: usize) -> Next {
         };
         let pages: u64 = fetch.promote.iter().map(|run| run.pages).sum();
         report::add(report::FORESEEN_BYTES, pages * PAGE);
-        let jobs = fetch.promote.iter().map(|&run| Job::In(context, run, true));
+        let runs = fetch.promote.iter();
+        let jobs = runs.map(|&run| Job::In(Arc::clone(visit), run, true));
         crew::IN.push(jobs.collect(), false);
     }
 }

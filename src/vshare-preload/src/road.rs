@@ -41,27 +41,18 @@ enum Move {
     Begun,
 }
 
-/// Moves in an arena: while it lives, its context does not end.
-#[derive(Debug)]
-struct Busy {
-    way: Way,
-    _visit: Visit,
-}
-
-impl Busy {
-    /// `None`: the context is about to end.
-    fn new(context: CUcontext) -> Option<Self> {
-        let visit = Visit::begin(context)?;
+impl Way {
+    /// `None`: there is no arena.
+    fn of(visit: &Visit) -> Option<Self> {
         let mut state = process::state();
-        let owned = state.arenas.of(context)?;
-        let way = Way {
+        let owned = state.arenas.of(visit.context())?;
+        Some(Self {
             kind: owned.kind,
             device: owned.device,
             inward: owned.inward,
             outward: owned.outward,
             road: owned.road,
-        };
-        Some(Self { way, _visit: visit })
+        })
     }
 }
 
@@ -122,11 +113,14 @@ pub(crate) fn wait(context: CUcontext) {
     let Some(inward) = inward.filter(|&stream| stream != CUstream::NULL) else {
         return;
     };
-    let Some(_visit) = Visit::begin(context) else {
-        return;
-    };
+    if let Some(visit) = Visit::begin(context) {
+        wait_in(&visit, inward);
+    }
+}
+
+fn wait_in(visit: &Visit, inward: CUstream) {
     let waited = driver::outside_captures(|| {
-        driver::in_context(context, || driver::stream_synchronize(inward))
+        driver::in_context(visit.context(), || driver::stream_synchronize(inward))
     });
     _ = driver::noted("cuStreamSynchronize", 0, waited);
 }
@@ -141,11 +135,18 @@ pub(crate) fn threads(context: CUcontext) -> usize {
 /// Brings in what was planned. What cannot be brought stays where it is, for the work to fault in:
 /// then the answer is `false`.
 pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> bool {
+    let Some(visit) = Visit::begin(context) else {
+        // It is about to end.
+        for &run in fetch.populate.iter().chain(&fetch.promote) {
+            not_brought(context, run);
+        }
+        return false;
+    };
     let runs = |runs: &[Run], with_data| {
         let pieces = runs.iter().copied().flat_map(pieces);
         let mut all = true;
         for run in pieces {
-            all &= bring_run(context, run, with_data, Until::Begun);
+            all &= bring_run(&visit, run, with_data, Until::Begun);
         }
         all
     };
@@ -163,12 +164,11 @@ pub(crate) enum Until {
 }
 
 /// Brings in one piece: with its data, or without. What cannot be brought stays where it is.
-pub(crate) fn bring_run(context: CUcontext, run: Run, with_data: bool, until: Until) -> bool {
-    let Some(busy) = Busy::new(context) else {
-        arrived(context, run, Err(CUresult::INVALID_CONTEXT));
+pub(crate) fn bring_run(visit: &Visit, run: Run, with_data: bool, until: Until) -> bool {
+    let context = visit.context();
+    let Some(way) = Way::of(visit) else {
         return false;
     };
-    let way = busy.way;
     if way.kind == Kind::Device {
         arrived(context, run, Ok(Move::Made));
         return true;
@@ -179,7 +179,7 @@ pub(crate) fn bring_run(context: CUcontext, run: Run, with_data: bool, until: Un
     let start = clock::nanoseconds();
     let mut moved = driver::outside_captures(|| promote(context, way, address, bytes));
     if moved == Ok(Move::Begun) && until == Until::Made {
-        wait(context);
+        wait_in(visit, way.inward);
         moved = Ok(Move::Made);
     }
     arrived(context, run, moved);
@@ -229,6 +229,11 @@ fn was_direct(call: &'static str, bytes: u64, answer: Result<(), Refused>) -> bo
     true
 }
 
+/// A run that was to come will not.
+pub(crate) fn not_brought(context: CUcontext, run: Run) {
+    arrived(context, run, Err(CUresult::INVALID_CONTEXT));
+}
+
 fn arrived(context: CUcontext, run: Run, moved: Answer<Move>) {
     let mut state = process::state();
     if let Some(owned) = state.arenas.of(context) {
@@ -245,13 +250,13 @@ fn arrived(context: CUcontext, run: Run, moved: Answer<Move>) {
 }
 
 /// Copies one piece to the host. The caller has the arena's mapping protected, if it wants the copy fast.
-pub(crate) fn evict(context: CUcontext, run: Run) {
-    let busy = Busy::new(context);
+pub(crate) fn evict(visit: &Visit, run: Run) {
+    let context = visit.context();
     let start = clock::nanoseconds();
-    let moved = busy.as_ref().and_then(|busy| {
+    let moved = Way::of(visit).and_then(|way| {
         let (address, bytes) = span(context, run)?;
-        send(context, busy.way, address, bytes).ok()?;
-        Some((busy.way.device, address, bytes))
+        send(context, way, address, bytes).ok()?;
+        Some((way.device, address, bytes))
     });
     left(context, run, false, moved.is_some());
     if let Some((device, address, bytes)) = moved {
@@ -286,11 +291,11 @@ fn send(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<()> {
 /// Gives up pages that nobody will read, without copying them. The driver keeps them on a list from
 /// which it takes at once what anyone needs; they are not moved to the host, which would take host
 /// memory for them and the time to clear it. If that fails, it is not tried again.
-pub(crate) fn drop_pages(context: CUcontext, run: Run) {
-    let busy = Busy::new(context);
+pub(crate) fn drop_pages(visit: &Visit, run: Run) {
+    let context = visit.context();
     let start = clock::nanoseconds();
-    let dropped = match (&busy, span(context, run)) {
-        (Some(busy), Some(span)) => discard(context, busy.way, span).map(|()| span.1),
+    let dropped = match (Way::of(visit), span(context, run)) {
+        (Some(way), Some(span)) => discard(context, way, span).map(|()| span.1),
         _ => Err(CUresult::INVALID_CONTEXT),
     };
     let dropped = match dropped {
@@ -321,7 +326,8 @@ fn discard(context: CUcontext, way: Way, (address, bytes): (u64, u64)) -> Answer
     })
 }
 
-fn left(context: CUcontext, run: Run, dropped: bool, ok: bool) {
+/// A run has left, or could not.
+pub(crate) fn left(context: CUcontext, run: Run, dropped: bool, ok: bool) {
     let mut state = process::state();
     if let Some(owned) = state.arenas.of(context) {
         owned.arena.left(run, dropped, ok);

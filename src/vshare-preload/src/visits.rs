@@ -55,6 +55,11 @@ impl Visit {
         Some(Self(context))
     }
 
+    /// The context.
+    pub(crate) const fn context(&self) -> CUcontext {
+        self.0
+    }
+
     /// As [`Self::begin`], but waits while it is open whether the context ends: giving back one of
     /// several references to a primary context ends nothing. `None`: it has ended.
     pub(crate) fn wait(context: CUcontext) -> Option<Self> {
