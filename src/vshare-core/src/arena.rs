@@ -4,7 +4,7 @@
 
 mod ahead;
 
-use crate::block::{After, BlockId, FreeError, Known, NoRoom, Run, Slot};
+use crate::block::{After, BlockId, Change, FreeError, Known, NoRoom, Run, Slot};
 use crate::foresight::Foresight;
 use crate::ledger::{Ledger, OverLimit};
 use crate::pool::{Pool, SMALL};
@@ -56,6 +56,8 @@ pub struct Arena {
     ledger: Ledger,
     looks_ahead: bool,
     foresight: Option<Foresight>,
+    /// What has become of blocks since it was last asked for, where that is wanted.
+    changes: Option<Vec<Change>>,
 }
 
 impl Arena {
@@ -72,6 +74,23 @@ impl Arena {
             },
             looks_ahead: terms.looks_ahead,
             foresight: None,
+            changes: None,
+        }
+    }
+
+    /// From now on, and once: [`Self::changes`] tells what becomes of blocks.
+    pub fn keep_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// What has become of blocks since this was last asked, in order.
+    pub fn changes(&mut self) -> impl Iterator<Item = Change> {
+        self.changes.iter_mut().flat_map(|changes| changes.drain(..))
+    }
+
+    fn note(&mut self, change: Change) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change);
         }
     }
 
@@ -89,6 +108,7 @@ impl Arena {
         })?;
         let mut populate = Vec::new();
         if let Some(run) = got.new {
+            self.note(Change::Born(got.block, run.pages));
             self.residency.adopt(got.block, run);
             // Chunks of small allocations come and go as it happens.
             if let Some(foresight) = self.foresight.as_mut().filter(|_| bytes >= SMALL) {
@@ -127,6 +147,7 @@ impl Arena {
         let held = held(freed.bytes);
         self.ledger.release(held);
         if let Some((block, _)) = freed.gone {
+            self.note(Change::Gone(block));
             if let Some(foresight) = self.foresight.as_mut().filter(|_| freed.bytes >= SMALL) {
                 foresight.died(block);
             }
@@ -285,6 +306,7 @@ impl Arena {
 
     fn release_all(&mut self, gone: &[(BlockId, Run)], tick: u64) {
         for &(block, _) in gone {
+            self.note(Change::Gone(block));
             self.residency.release(block, tick);
         }
     }
