@@ -135,9 +135,9 @@ pub(crate) fn loaded() {
 /// Work in flight, and its bookkeeping, as a forked child sees it: not its own.
 fn become_child() {
     report::disown();
-    recording::forget();
     if USED.load(Ordering::Relaxed) {
         crew::forget();
+        recording::forget();
         turn_off();
     }
 }
