@@ -85,7 +85,9 @@ impl Arena {
 
     /// What has become of blocks since this was last asked, in order.
     pub fn changes(&mut self) -> impl Iterator<Item = Change> {
-        self.changes.iter_mut().flat_map(|changes| changes.drain(..))
+        self.changes
+            .iter_mut()
+            .flat_map(|changes| changes.drain(..))
     }
 
     fn note(&mut self, change: Change) {
@@ -354,6 +356,45 @@ mod tests {
             Ok((4 * PAGE, 0))
         );
         assert_eq!(arena.ledger().live, 0);
+    }
+
+    #[test]
+    fn what_becomes_of_blocks_is_told_once_and_in_order() {
+        let mut arena = arena(64, 64);
+        arena.add_extent(1 << 40, 64 * PAGE);
+        arena.allocate(PAGE, None, 0).unwrap();
+        assert_eq!(arena.changes().count(), 0, "nobody wanted to know");
+        arena.keep_changes();
+        let large = arena.allocate(3 * PAGE, None, 0).unwrap();
+        let small = arena.allocate(100, None, 0).unwrap();
+        let beside = arena.allocate(100, None, 0).unwrap();
+        assert_eq!(small.block, beside.block);
+        arena.free(large.address, After::Nothing, 1).unwrap();
+        let told: Vec<_> = arena.changes().collect();
+        let wanted = [
+            Change::Born(large.block, 3),
+            Change::Born(small.block, 4),
+            Change::Gone(large.block),
+        ];
+        assert_eq!(told, wanted);
+        // A chunk goes when its last memory may be used again, and another is empty already.
+        let chunk = arena.allocate(SMALL - 1, None, 0).unwrap();
+        let whole = |arena: &mut Arena| {
+            (0..8)
+                .map(|_| arena.allocate(SMALL - 1, None, 0).unwrap().address)
+                .collect::<Vec<_>>()
+        };
+        let mut all = whole(&mut arena);
+        all.extend([chunk.address, small.address, beside.address]);
+        let born = arena.changes().count();
+        for address in all {
+            arena.free(address, After::Work(Slot::ALL), 2).unwrap();
+        }
+        assert_eq!(arena.changes().count(), 0, "work may use it");
+        arena.close(Slot::ALL);
+        arena.passed(Slot::ALL, 3);
+        let gone = arena.changes().count();
+        assert_eq!(gone, born, "all but one of those that were there");
     }
 
     #[test]

@@ -249,8 +249,13 @@ fn file(text: &str) -> Result<String, String> {
         return Err(String::from("it names no file"));
     }
     // What was not UTF-8 has such characters in its place, and would be another file.
-    if text.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER) {
-        return Err(String::from("it has control characters in it, or is not UTF-8"));
+    if text
+        .chars()
+        .any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER)
+    {
+        return Err(String::from(
+            "it has control characters in it, or is not UTF-8",
+        ));
     }
     Ok(String::from(text))
 }
@@ -339,7 +344,9 @@ mod tests {
                 "\u{fffd}",
             ] {
                 // Most texts are good names of files.
-                if variable.name == "VSHARE_TRACE" && matches!(bad, "abc" | "-5" | "999999999999999999999") {
+                if variable.name == "VSHARE_TRACE"
+                    && matches!(bad, "abc" | "-5" | "999999999999999999999")
+                {
                     continue;
                 }
                 let (config, complaints) = with(variable.name, bad);

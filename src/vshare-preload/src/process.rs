@@ -109,7 +109,10 @@ fn settings() -> &'static Settings {
             |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
         let (mut config, complaints) = config::read(variable);
         // The program may change its directory.
-        let trace = config.trace.as_ref().and_then(|t| std::path::absolute(t).ok());
+        let trace = config
+            .trace
+            .as_ref()
+            .and_then(|t| std::path::absolute(t).ok());
         config.trace = trace.map_or(config.trace, |t| Some(t.to_string_lossy().into_owned()));
         Settings { config, complaints }
     })

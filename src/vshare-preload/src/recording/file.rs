@@ -3,6 +3,7 @@
 use crate::os;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use vshare_core::trace::{Encoder, MAGIC};
 
@@ -33,7 +34,10 @@ impl Output {
         let kind = metadata.file_type();
         if kind.is_file() {
             if !os::lock(&file) {
-                return Err("another process is recording to it; with %p in its name each has its own".to_owned());
+                return Err(
+                    "another process is recording to it; with %p in its name each has its own"
+                        .to_owned(),
+                );
             }
             if metadata.len() > 0 && !is_trace(&mut file) {
                 return Err("there is something in it that is no trace; remove it first".to_owned());
@@ -75,7 +79,10 @@ impl Output {
     }
 
     fn write(&mut self) -> Result<(), Trouble> {
-        let same = self.file.metadata().map(|m| (m.dev(), m.ino()) == self.identity);
+        let same = self
+            .file
+            .metadata()
+            .map(|m| (m.dev(), m.ino()) == self.identity);
         if !same.unwrap_or(false) {
             return Err("the program has closed its descriptor".to_owned());
         }
@@ -92,9 +99,12 @@ impl Output {
 
     /// Leaves it as it is. The descriptor's number may be another file's by now.
     pub(super) fn leave(self) {
-        let same = self.file.metadata().map(|m| (m.dev(), m.ino()) == self.identity);
+        let same = self
+            .file
+            .metadata()
+            .map(|m| (m.dev(), m.ino()) == self.identity);
         if !same.unwrap_or(false) {
-            core::mem::forget(self.file);
+            _ = self.file.into_raw_fd();
         }
     }
 }
@@ -102,4 +112,50 @@ impl Output {
 fn is_trace(file: &mut File) -> bool {
     let mut magic = [0; 8];
     file.read_exact(&mut magic).is_ok() && magic == MAGIC
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vshare_core::trace::{Fault, Head, Record, Trace, What};
+    use vshare_core::units::PAGE;
+
+    /// After each flush, however little it has written.
+    #[test]
+    fn a_file_is_whole_only_after_its_end() {
+        let path = std::env::temp_dir().join(format!("vshare-recording-{}", std::process::id()));
+        let name = path.to_str().unwrap();
+        let read = || Trace::read(&std::fs::read(name).unwrap());
+        let mut output = Output::open(name).unwrap();
+        let mut encoder = Encoder::start(output.bytes());
+        let head = Record::Head(Head {
+            page: PAGE,
+            ..Head::default()
+        });
+        encoder.record(&head, output.bytes());
+        output.flush().unwrap();
+        assert_eq!(read().unwrap_err().fault, Fault::NoWork);
+        for works in 1..4 {
+            let work = Record::Work {
+                what: What::Fill,
+                function: 0,
+                signature: 1,
+                stream: 1,
+                when_ns: works,
+                device_ns: 0,
+                pieces: (&[]).into(),
+            };
+            encoder.record(&work, output.bytes());
+            output.flush().unwrap();
+            // Nothing new.
+            output.flush().unwrap();
+            let trace = read().unwrap();
+            assert_eq!(trace.works().len() as u64, works);
+            assert!(trace.truncated().is_some());
+        }
+        output.end().unwrap();
+        let trace = read().unwrap();
+        std::fs::remove_file(name).unwrap();
+        assert_eq!((trace.works().len(), trace.truncated()), (3, None));
+    }
 }

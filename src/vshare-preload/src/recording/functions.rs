@@ -28,7 +28,10 @@ pub(super) fn number(function: CUfunction) -> (u32, Option<String>) {
         let number = functions.last;
         functions.numbers.insert(function.0, number);
         drop(functions);
-        (number, Some(driver::function_name(function).unwrap_or_default()))
+        (
+            number,
+            Some(driver::function_name(function).unwrap_or_default()),
+        )
     }
 }
 

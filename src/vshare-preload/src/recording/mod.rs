@@ -88,7 +88,8 @@ impl Recording {
                     self.buffer.push(Kind::Alloc, &[block, pages, stream, when]);
                 }
                 Change::Gone(block) => {
-                    self.buffer.push(Kind::Free, &[name(number, block), stream, when]);
+                    self.buffer
+                        .push(Kind::Free, &[name(number, block), stream, when]);
                 }
             }
         }
@@ -102,7 +103,8 @@ impl Recording {
         if is_on() {
             let when = clock::nanoseconds();
             for block in arena.iter().flat_map(|o| o.arena.pool().blocks()) {
-                self.buffer.push(Kind::Free, &[name(number, block), 0, when]);
+                self.buffer
+                    .push(Kind::Free, &[name(number, block), 0, when]);
             }
         }
         if let Some(place) = self.contexts.iter_mut().find(|c| **c == Some(context)) {
@@ -152,7 +154,9 @@ impl Recording {
         let blocks = arenas.iter().filter_map(|owned| {
             let (number, _) = known(owned.context)?;
             let pool = owned.arena.pool();
-            let blocks = addresses.iter().filter_map(|&address| pool.block_at(address));
+            let blocks = addresses
+                .iter()
+                .filter_map(|&address| pool.block_at(address));
             Some(blocks.map(move |block| name(number, block)))
         });
         buffer.push_list(Kind::Work, &head, addresses.len(), blocks.flatten());
@@ -220,10 +224,10 @@ pub(crate) fn after(
     let mut guard = process::state();
     let state = &mut *guard;
     if let Some(text) = fresh {
-        state.recording.buffer.push_text(Kind::Function, function.into(), &text);
+        state
+            .recording
+            .buffer
+            .push_text(Kind::Function, function.into(), &text);
     }
     state.recording.work(&state.arenas, &work, key, addresses);
 }
-
-#[cfg(test)]
-mod tests;

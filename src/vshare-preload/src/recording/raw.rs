@@ -81,7 +81,11 @@ impl Buffer {
         self.words.extend_from_slice(fields);
         let first = self.words.len();
         for item in list {
-            if !self.words.get(first..).is_some_and(|all| all.contains(&item)) {
+            if !self
+                .words
+                .get(first..)
+                .is_some_and(|all| all.contains(&item))
+            {
                 self.words.push(item);
             }
         }
@@ -126,4 +130,66 @@ pub(super) fn first(words: &[u64]) -> Option<(Kind, &[u64], &[u64])> {
     let kind = *Kind::ALL.get(usize::from(head.to_le_bytes()[0]))?;
     let (fields, rest) = rest.split_at_checked(usize::try_from(head >> 8).ok()?)?;
     Some((kind, fields, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_not_there_in_part_and_nothing_comes_after_it() {
+        let mut buffer = Buffer::new();
+        buffer.take(&mut Vec::with_capacity(10));
+        buffer.push(Kind::Alloc, &[1, 2, 3, 4]);
+        buffer.push(Kind::Alloc, &[5, 6, 7, 8]);
+        buffer.push(Kind::Sync, &[9]);
+        let mut taken = Vec::with_capacity(10);
+        assert!(buffer.take(&mut taken), "it was full");
+        let (kind, fields, rest) = first(&taken).unwrap();
+        assert_eq!((kind, fields), (Kind::Alloc, &[1, 2, 3, 4][..]));
+        let (kind, fields, rest) = first(rest).unwrap();
+        assert_eq!((kind, fields), (Kind::Alloc, &[5, 6, 7, 8][..]));
+        assert_eq!(first(rest), None);
+        // With room, but after a gap.
+        buffer.push(Kind::Sync, &[10]);
+        assert!(buffer.take(&mut taken));
+        assert_eq!(taken, []);
+    }
+
+    #[test]
+    fn no_memory_is_taken_from_the_system_before_the_writer_has_given_any() {
+        let mut buffer = Buffer::new();
+        buffer.push(Kind::Sync, &[1]);
+        let mut taken = Vec::new();
+        assert!(buffer.take(&mut taken));
+        assert_eq!(taken, []);
+    }
+
+    #[test]
+    fn a_list_has_everything_once_and_in_its_order() {
+        let mut buffer = Buffer::new();
+        buffer.take(&mut Vec::with_capacity(20));
+        buffer.push_list(Kind::Work, &[7, 8], 5, [3, 7, 3, 1, 7].into_iter());
+        let mut taken = Vec::new();
+        assert!(!buffer.take(&mut taken));
+        let (_, fields, _) = first(&taken).unwrap();
+        assert_eq!(fields, [7, 8, 3, 7, 1]);
+    }
+
+    #[test]
+    fn names_of_any_length_come_back_but_for_their_ends() {
+        for length in [0, 1, 7, 8, 9, 4096, 5000] {
+            let mut buffer = Buffer::new();
+            buffer.take(&mut Vec::with_capacity(1000));
+            buffer.push_text(Kind::Function, 3, &"ab".repeat(length)[..length]);
+            let mut taken = Vec::new();
+            assert!(!buffer.take(&mut taken));
+            let (kind, fields, rest) = first(&taken).unwrap();
+            let kept = length.min(4096);
+            assert_eq!((kind, rest), (Kind::Function, &[][..]));
+            assert_eq!(fields[..2], [3, kept as u64]);
+            let bytes: Vec<u8> = fields[2..].iter().flat_map(|w| w.to_le_bytes()).collect();
+            assert_eq!(bytes[..kept], "ab".repeat(length).as_bytes()[..kept]);
+        }
+    }
 }

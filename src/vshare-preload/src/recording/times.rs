@@ -110,7 +110,12 @@ pub(super) fn read(context: CUcontext, events: (u64, u64), when: u64) -> Time {
     let Some(_visit) = Visit::begin(context) else {
         return Time::Never;
     };
-    if EVENTS.lock().gone.iter().any(|g| g.0 == context && g.1 >= when) {
+    if EVENTS
+        .lock()
+        .gone
+        .iter()
+        .any(|g| g.0 == context && g.1 >= when)
+    {
         return Time::Never;
     }
     let time = driver::in_context(context, || driver::elapsed(first, last));

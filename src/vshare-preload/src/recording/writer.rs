@@ -3,10 +3,10 @@
 //! Started when the first arena is made, ended when the process ends by `exit`. A process that ends in another way
 //! leaves a trace that ends in the middle of a record, and lacks at most what happened in its last moments.
 
+use super::ON;
 use super::file::{Output, Trouble};
 use super::raw::{self, CAPACITY, Kind};
 use super::times::{self, Time};
-use super::ON;
 use crate::arenas::Owned;
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::CUcontext;
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// know; and for the lock, which a thread may have for ever that was interrupted by a handler that called `exit`.
 const END_MS: u64 = 10_000;
 const TIMES_MS: u64 = 1000;
-const LOCK_MS: u64 = 1000;
+const LOCK_MS: u64 = 300;
 
 static THREAD: Lock<Option<Thread>> = Lock::new(None);
 static STOPPING: AtomicBool = AtomicBool::new(false);
@@ -44,7 +44,9 @@ pub(crate) fn start(owned: &Owned) {
         };
         let name = name.replace("%p", &std::process::id().to_string());
         if let Err(trouble) = try_to_start(owned, &name) {
-            notice::say(format_args!("VSHARE_TRACE: nothing is recorded: {trouble}: {name}"));
+            notice::say(format_args!(
+                "VSHARE_TRACE: nothing is recorded: {trouble}: {name}"
+            ));
         }
     });
 }
@@ -128,7 +130,9 @@ impl Writer {
         ON.store(false, Ordering::Relaxed);
         if let Some(trouble) = trouble {
             let name = &self.name;
-            notice::say(format_args!("VSHARE_TRACE: the recording ends here, and is not whole: {trouble}: {name}"));
+            notice::say(format_args!(
+                "VSHARE_TRACE: the recording ends here, and is not whole: {trouble}: {name}"
+            ));
         }
         self.output.leave();
         DONE.store(true, Ordering::SeqCst);
@@ -153,8 +157,12 @@ impl Writer {
             }
             self.output.flush()?;
             match full {
-                Some(true) => return Err("more has happened at once than there is room to note".to_owned()),
-                None if stopping => return Err("the process ends in the middle of something".to_owned()),
+                Some(true) => {
+                    return Err("more has happened at once than there is room to note".to_owned());
+                }
+                None if stopping => {
+                    return Err("the process ends in the middle of something".to_owned());
+                }
                 _ if stopping => return self.output.end(),
                 _ => std::thread::park_timeout(PAUSE),
             }
@@ -205,7 +213,17 @@ fn record(kind: Kind, fields: &[u64], impatient: bool) -> Made {
         },
         (
             Kind::Work,
-            &[what, function, signature, stream, when_ns, context, first, last, ref blocks @ ..],
+            &[
+                what,
+                function,
+                signature,
+                stream,
+                when_ns,
+                context,
+                first,
+                last,
+                ref blocks @ ..,
+            ],
         ) => {
             let context = CUcontext(usize::try_from(context).unwrap_or(0));
             let device_ns = match times::read(context, (first, last), when_ns) {
