@@ -39,6 +39,8 @@ mod strains;
 mod surroundings;
 #[path = "pool/tally.rs"]
 mod tally;
+#[path = "pool/traces.rs"]
+mod traces;
 
 use shim_tests::{Outcome, Run, Workdir, artifact, shim};
 use std::path::{Path, PathBuf};

@@ -31,6 +31,8 @@ fn a_bad_value_gives_one_line_that_names_variable_value_and_what_is_used_b10() {
         ("VSHARE_FREE_WAIT", &WORDS, "auto"),
         ("VSHARE_ROAD", &WORDS, "auto"),
         ("VSHARE_DISABLE", &WORDS, "vshare is on"),
+        ("VSHARE_TRACE_TIMES", &WORDS, "without the device's times"),
+        ("VSHARE_TRACE", &[""], "nothing is recorded"),
     ] {
         for value in values {
             let outcome = bench.shimmed(&[], &[(name, value)]);

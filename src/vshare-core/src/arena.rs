@@ -4,7 +4,7 @@
 
 mod ahead;
 
-use crate::block::{After, BlockId, FreeError, Known, NoRoom, Run, Slot};
+use crate::block::{After, BlockId, Change, FreeError, Known, NoRoom, Run, Slot};
 use crate::foresight::Foresight;
 use crate::ledger::{Ledger, OverLimit};
 use crate::pool::{Pool, SMALL};
@@ -56,6 +56,8 @@ pub struct Arena {
     ledger: Ledger,
     looks_ahead: bool,
     foresight: Option<Foresight>,
+    /// What has become of blocks since it was last asked for, where that is wanted.
+    changes: Option<Vec<Change>>,
 }
 
 impl Arena {
@@ -72,6 +74,25 @@ impl Arena {
             },
             looks_ahead: terms.looks_ahead,
             foresight: None,
+            changes: None,
+        }
+    }
+
+    /// From now on, and once: [`Self::changes`] tells what becomes of blocks.
+    pub fn keep_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// What has become of blocks since this was last asked, in order.
+    pub fn changes(&mut self) -> impl Iterator<Item = Change> {
+        self.changes
+            .iter_mut()
+            .flat_map(|changes| changes.drain(..))
+    }
+
+    fn note(&mut self, change: Change) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change);
         }
     }
 
@@ -89,6 +110,7 @@ impl Arena {
         })?;
         let mut populate = Vec::new();
         if let Some(run) = got.new {
+            self.note(Change::Born(got.block, run.pages));
             self.residency.adopt(got.block, run);
             // Chunks of small allocations come and go as it happens.
             if let Some(foresight) = self.foresight.as_mut().filter(|_| bytes >= SMALL) {
@@ -127,6 +149,7 @@ impl Arena {
         let held = held(freed.bytes);
         self.ledger.release(held);
         if let Some((block, _)) = freed.gone {
+            self.note(Change::Gone(block));
             match &mut self.foresight {
                 Some(foresight) if freed.bytes >= SMALL => foresight.died(block),
                 Some(foresight) => foresight.gone(block),
@@ -287,6 +310,7 @@ impl Arena {
 
     fn release_all(&mut self, gone: &[(BlockId, Run)], tick: u64) {
         for &(block, _) in gone {
+            self.note(Change::Gone(block));
             if let Some(foresight) = &mut self.foresight {
                 foresight.gone(block);
             }
@@ -337,6 +361,45 @@ mod tests {
             Ok((4 * PAGE, 0))
         );
         assert_eq!(arena.ledger().live, 0);
+    }
+
+    #[test]
+    fn what_becomes_of_blocks_is_told_once_and_in_order() {
+        let mut arena = arena(64, 64);
+        arena.add_extent(1 << 40, 64 * PAGE);
+        arena.allocate(PAGE, None, 0).unwrap();
+        assert_eq!(arena.changes().count(), 0, "nobody wanted to know");
+        arena.keep_changes();
+        let large = arena.allocate(3 * PAGE, None, 0).unwrap();
+        let small = arena.allocate(100, None, 0).unwrap();
+        let beside = arena.allocate(100, None, 0).unwrap();
+        assert_eq!(small.block, beside.block);
+        arena.free(large.address, After::Nothing, 1).unwrap();
+        let told: Vec<_> = arena.changes().collect();
+        let wanted = [
+            Change::Born(large.block, 3),
+            Change::Born(small.block, 4),
+            Change::Gone(large.block),
+        ];
+        assert_eq!(told, wanted);
+        // A chunk goes when its last memory may be used again, and another is empty already.
+        let chunk = arena.allocate(SMALL - 1, None, 0).unwrap();
+        let whole = |arena: &mut Arena| {
+            (0..8)
+                .map(|_| arena.allocate(SMALL - 1, None, 0).unwrap().address)
+                .collect::<Vec<_>>()
+        };
+        let mut all = whole(&mut arena);
+        all.extend([chunk.address, small.address, beside.address]);
+        let born = arena.changes().count();
+        for address in all {
+            arena.free(address, After::Work(Slot::ALL), 2).unwrap();
+        }
+        assert_eq!(arena.changes().count(), 0, "work may use it");
+        arena.close(Slot::ALL);
+        arena.passed(Slot::ALL, 3);
+        let gone = arena.changes().count();
+        assert_eq!(gone, born, "all but one of those that were there");
     }
 
     #[test]

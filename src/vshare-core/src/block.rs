@@ -69,6 +69,15 @@ pub struct Freed {
     pub gone: Option<(BlockId, Run)>,
 }
 
+/// What has become of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is there from now on, with so many pages.
+    Born(BlockId, u64),
+    /// It is gone.
+    Gone(BlockId),
+}
+
 /// An allocation as the program knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {

@@ -60,7 +60,7 @@ pub enum Road {
 }
 
 /// What the user asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `VSHARE_DISABLE`: pass everything through.
     pub disabled: bool,
@@ -76,6 +76,10 @@ pub struct Config {
     pub road: Road,
     /// `VSHARE_TELEMETRY`: publish a segment in shared memory.
     pub telemetry: bool,
+    /// `VSHARE_TRACE`: the file that is recorded to. `%p` in it stands for the process's number.
+    pub trace: Option<String>,
+    /// `VSHARE_TRACE_TIMES`: record how long work takes on the device, too.
+    pub trace_times: bool,
     /// `VSHARE_RUN`: the number by which `vshare run` finds the segments of what it started; 0 for none.
     pub run: u64,
 }
@@ -90,6 +94,8 @@ impl Default for Config {
             free_wait: FreeWait::Auto,
             road: Road::Auto,
             telemetry: true,
+            trace: None,
+            trace_times: false,
             run: 0,
         }
     }
@@ -191,6 +197,19 @@ pub const VARIABLES: &[Variable] = &[
         read: |config, text| switch(text).map(|on| config.telemetry = on),
     },
     Variable {
+        name: "VSHARE_TRACE",
+        default: "none (nothing is recorded)",
+        read: |config, text| {
+            config.trace = Some(file(text)?);
+            Ok(())
+        },
+    },
+    Variable {
+        name: "VSHARE_TRACE_TIMES",
+        default: "0 (without the device's times)",
+        read: |config, text| switch(text).map(|on| config.trace_times = on),
+    },
+    Variable {
         name: "VSHARE_RUN",
         default: "none",
         read: |config, text| {
@@ -223,6 +242,22 @@ pub fn read(mut lookup: impl FnMut(&str) -> Option<String>) -> (Config, Vec<Comp
 
 fn size(text: &str) -> Result<Size, String> {
     parse_size(text).map_err(|error| error.to_string())
+}
+
+fn file(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err(String::from("it names no file"));
+    }
+    // What was not UTF-8 has such characters in its place, and would be another file.
+    if text
+        .chars()
+        .any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER)
+    {
+        return Err(String::from(
+            "it has control characters in it, or is not UTF-8",
+        ));
+    }
+    Ok(String::from(text))
 }
 
 fn switch(text: &str) -> Result<bool, String> {
@@ -292,6 +327,9 @@ mod tests {
         assert_eq!(with("VSHARE_ROAD", "libcuda").0.road, Road::Libcuda);
         assert!(with("VSHARE_DISABLE", "1").0.disabled);
         assert!(!with("VSHARE_DISABLE", "off").0.disabled);
+        let file = with("VSHARE_TRACE", "a b/%p").0.trace;
+        assert_eq!(file.as_deref(), Some("a b/%p"));
+        assert!(with("VSHARE_TRACE_TIMES", "on").0.trace_times);
     }
 
     #[test]
@@ -305,6 +343,12 @@ mod tests {
                 "a\nb\u{7}",
                 "\u{fffd}",
             ] {
+                // Most texts are good names of files.
+                if variable.name == "VSHARE_TRACE"
+                    && matches!(bad, "abc" | "-5" | "999999999999999999999")
+                {
+                    continue;
+                }
                 let (config, complaints) = with(variable.name, bad);
                 assert_eq!(config, Config::default(), "{} {bad:?}", variable.name);
                 let [complaint] = complaints.as_slice() else {

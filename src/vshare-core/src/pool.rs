@@ -170,6 +170,12 @@ impl Pool {
         Some(BlockId::new(owner.checked_sub(1)?))
     }
 
+    /// All blocks that are there.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        let there = (0..).zip(&self.blocks).filter(|(_, b)| b.is_some());
+        there.map(|(number, _)| BlockId::new(number))
+    }
+
     /// A block's pages.
     #[must_use]
     pub fn run_of(&self, id: BlockId) -> Option<Run> {

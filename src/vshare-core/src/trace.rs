@@ -22,6 +22,7 @@
 //!
 //! | kind | name | fields |
 //! |---|---|---|
+//! | 0 | filler | none, and no meaning |
 //! | 1 | head, first and only once | page size (2 MiB), policy (text), budget in bytes, device (text), link rates in, out, in and out while both run (MB/s, 0: not known), wall clock at the start (ns since 1970) |
 //! | 2 | alloc | block, pages, stream, time |
 //! | 3 | free | block, stream, time |
@@ -36,7 +37,9 @@
 //!
 //! A reader passes over records of kinds that it does not know, which is why each says how long it is, and,
 //! where the minor version is later than its own, over fields at the end of those it does. A file that ends
-//! in the middle of a record is *truncated*: its writer was killed, and what comes before is good.
+//! in the middle of a record is *truncated*: its writer was killed, and what comes before is good. A writer
+//! that has more to come lets the file end in the middle of a filler ([`Encoder::open`], [`Encoder::close`]),
+//! so that no trace is taken for a whole one whose writer did not end it.
 
 mod fault;
 mod period;
@@ -169,6 +172,16 @@ impl Encoder {
         out.extend(MAGIC);
         out.extend([MAJOR, MINOR]);
         Self::default()
+    }
+
+    /// Begins a filler, for a file that has more to come.
+    pub fn open(out: &mut Vec<u8>) {
+        out.push(0);
+    }
+
+    /// Ends the filler with which a file ends.
+    pub fn close(out: &mut Vec<u8>) {
+        number(out, 0);
     }
 
     /// Appends a record.

@@ -301,3 +301,22 @@ fn a_loop_at_the_end_is_no_step() {
     assert_eq!(trace.window(40).period, None);
     assert_eq!(trace.window(80).period, Some(3));
 }
+
+/// However often it was written to: what was begun is completed by the next write.
+#[test]
+fn a_file_that_has_more_to_come_is_good_and_not_whole_until_it_is_ended() {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::start(&mut bytes);
+    encoder.record(&head(), &mut bytes);
+    encoder.record(&alloc(1, 3), &mut bytes);
+    for works in 1..4 {
+        encoder.record(&work(&[1]), &mut bytes);
+        let at = bytes.len() as u64;
+        Encoder::open(&mut bytes);
+        let trace = Trace::read(&bytes).unwrap();
+        assert_eq!((trace.works().len(), trace.truncated()), (works, Some(at)));
+        Encoder::close(&mut bytes);
+        let trace = Trace::read(&bytes).unwrap();
+        assert_eq!((trace.works().len(), trace.truncated()), (works, None));
+    }
+}

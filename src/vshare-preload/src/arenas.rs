@@ -3,6 +3,7 @@
 use crate::clock::Deadline;
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUstream};
 use crate::process::{self, Sums};
+use crate::recording;
 use crate::uvm::Road;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
@@ -117,7 +118,7 @@ pub(crate) fn any_missing() -> bool {
 }
 
 /// Whether work is looked at: from the moment something is missing until nothing has been for long, so that what
-/// is to come can be foreseen from an unbroken history.
+/// is to come can be foreseen from an unbroken history. Always while it is recorded.
 static WATCHING: AtomicBool = AtomicBool::new(false);
 
 /// Pieces of work for which nothing was missing, one after the other.
@@ -174,6 +175,7 @@ impl Arenas {
     pub(crate) fn add(&mut self, owned: Owned) {
         self.owned.push(owned);
         self.share();
+        WATCHING.fetch_or(recording::is_on(), Ordering::Relaxed);
         if are_watched() {
             let tick = process::now();
             if let Some(owned) = self.owned.last_mut() {
@@ -272,7 +274,7 @@ impl Arenas {
 
     /// Work is looked at. If nothing has been missing for long, this ends.
     pub(crate) fn note_watched(&mut self) {
-        if any_missing() {
+        if any_missing() || recording::is_on() {
             QUIET.store(0, Ordering::Relaxed);
         } else if QUIET.fetch_add(1, Ordering::Relaxed) > LONG {
             QUIET.store(0, Ordering::Relaxed);

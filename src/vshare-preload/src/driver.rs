@@ -10,7 +10,7 @@ use crate::cuda::{
 };
 use crate::redirect;
 use crate::report;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What a call of ours comes to.
@@ -55,7 +55,7 @@ macro_rules! calls {
 
 static ABSENT: u8 = 0;
 
-fn lookup(slot: &AtomicPtr<c_void>, symbol: &'static std::ffi::CStr) -> Answer<*mut c_void> {
+fn lookup(slot: &AtomicPtr<c_void>, symbol: &'static CStr) -> Answer<*mut c_void> {
     let absent = (&raw const ABSENT).cast_mut().cast::<c_void>();
     // Acquire and Release pair with each other; the driver was bound before either.
     let mut found = slot.load(Ordering::Acquire);
@@ -115,6 +115,9 @@ calls! {
     event_record = c"cuEventRecord" (event: CUevent, stream: CUstream);
     event_query = c"cuEventQuery" (event: CUevent);
     func_param_info = c"cuFuncGetParamInfo" (function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
+    func_get_name = c"cuFuncGetName" (name: *mut *const c_char, function: CUfunction);
+    kernel_get_name = c"cuKernelGetName" (name: *mut *const c_char, function: CUfunction);
+    event_elapsed = c"cuEventElapsedTime" (milliseconds: *mut f32, begin: CUevent, end: CUevent);
     kernel_param_info = c"cuKernelGetParamInfo" (function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
 }
 
@@ -386,6 +389,24 @@ pub(crate) fn new_event() -> Answer<CUevent> {
     Ok(event)
 }
 
+/// An event with times, of the current context.
+pub(crate) fn new_timed_event() -> Answer<CUevent> {
+    let mut event = CUevent(0);
+    event_create(&raw mut event, 0)?;
+    Ok(event)
+}
+
+/// Nanoseconds from one event with times to another.
+///
+/// # Errors
+/// `NOT_READY`: not both have passed.
+pub(crate) fn elapsed(begin: CUevent, end: CUevent) -> Answer<u64> {
+    let mut milliseconds = 0.0;
+    event_elapsed(&raw mut milliseconds, begin, end)?;
+    let between = std::time::Duration::try_from_secs_f32(milliseconds / 1e3).unwrap_or_default();
+    Ok(u64::try_from(between.as_nanos()).unwrap_or(0))
+}
+
 /// Records an event after all work now in a stream.
 pub(crate) fn record(event: CUevent, stream: CUstream) -> Answer<()> {
     event_record(event, stream)
@@ -446,6 +467,21 @@ fn parameters_by(ask: ParamInfo, function: CUfunction) -> Answer<Vec<(usize, usi
             return Err(CUresult::UNKNOWN);
         }
     }
+}
+
+/// A kernel's name, whichever kind its handle is of.
+pub(crate) fn function_name(function: CUfunction) -> Option<String> {
+    let mut name = std::ptr::null();
+    kernel_get_name(&raw mut name, function)
+        .or_else(|_| func_get_name(&raw mut name, function))
+        .ok()?;
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the driver's answer is a text with a null at its end, which lives as long as the function's module; the
+    // program is launching the function.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(name.to_string_lossy().into_owned())
 }
 
 /// Counts and reports a call of ours that failed, and passes its answer on.

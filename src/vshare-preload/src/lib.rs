@@ -13,6 +13,7 @@
 //! | `streams`, `captures` | the order between streams and how far each has come; graphs being recorded |
 //! | `engine`, `mover`, `road` | what work needs is there when it starts; the thread that makes room; how memory moves |
 //! | `process`, `arenas`, `report` | the one global and its life; one arena for each context; counters and records |
+//! | `recording` | what the program does, written to a file for `vshare sim` |
 //! | `uvm`, `trial` | the kernel module's own calls, and whether they do what they should |
 //! | `driver`, `cuda` | calls we make ourselves; CUDA's types |
 //! | `os`, `clock`, `lock`, `notice`, `headroom` | what we ask of the operating system |
@@ -46,6 +47,7 @@ mod notice;
 mod os;
 mod pools;
 mod process;
+mod recording;
 mod redirect;
 mod report;
 mod road;

@@ -95,6 +95,7 @@ fn plan(
     owned.arena.ledger_mut().limit = owned.limit.saturating_sub(others);
     let planned = owned.arena.allocate(bytes, slot, tag);
     let class = owned.kind.class();
+    state.recording.changes(owned, order);
     state.arenas.publish();
     let live = state.arenas.live();
     Some(planned.map(|grant| (grant, live, class)))
@@ -201,6 +202,7 @@ pub(crate) fn settle() {
             owned.arena.passed(slot, tick);
             fresh |= owned.close(slot, tick);
         }
+        state.recording.changes(owned, None);
     }
     state.arenas.publish();
     drop(guard);
@@ -265,6 +267,7 @@ pub(crate) fn free(address: u64, order: Option<Key>) -> Option<CUresult> {
         After::Work(slot) => fresh = owned.close(slot, tick),
     }
     let class = owned.kind.class();
+    state.recording.changes(owned, order);
     state.arenas.publish();
     let live = state.arenas.live();
     drop(guard);

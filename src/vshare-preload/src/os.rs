@@ -1,8 +1,14 @@
 //! What we ask of the operating system that the standard library does not offer.
 #![expect(
     unsafe_code,
-    reason = "calls mprotect(2), pthread_sigmask(3), sigtimedwait(2) and atexit(3)"
+    reason = "calls mprotect(2), pthread_sigmask(3), sigtimedwait(2), atexit(3) and fcntl(2)"
 )]
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::io::AsRawFd;
+
+pub(crate) use libc::{ELOOP, ENXIO};
 
 /// Takes away, or gives back, the host's view of extents of managed memory (address, bytes).
 ///
@@ -92,4 +98,33 @@ pub(crate) fn without_sigpipe(f: impl FnOnce()) {
 pub(crate) fn at_exit(f: extern "C" fn()) {
     // SAFETY: `f` lives as long as the library, which is never unloaded.
     _ = unsafe { libc::atexit(f) };
+}
+
+/// Opens a file to write, and makes it for the user alone if it is not there. Never waits, and follows no link
+/// that somebody else may have put there.
+pub(crate) fn open_private(path: &str) -> std::io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+}
+
+/// Whether no other process has the file locked; from now on this one has, and no child of it. Where files cannot be
+/// locked nobody has.
+pub(crate) fn lock(file: &File) -> bool {
+    let whole = libc::flock {
+        l_type: 1, // F_WRLCK, an int elsewhere
+        l_whence: 0,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is that of an open file, and the lock is one for this call.
+    let locked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const whole) } == 0;
+    let error = std::io::Error::last_os_error().raw_os_error();
+    locked || !matches!(error, Some(libc::EAGAIN | libc::EACCES))
 }

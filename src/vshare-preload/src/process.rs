@@ -13,6 +13,7 @@ use crate::crew;
 use crate::host_ranges::HostRanges;
 use crate::lock::{Held, Lock};
 use crate::notice;
+use crate::recording::{self, Recording};
 use crate::report;
 use crate::streams::Streams;
 use crate::visits::Visits;
@@ -31,6 +32,8 @@ pub(crate) struct State {
     pub(crate) host: HostRanges,
     /// Contexts that are about to end, and who uses them.
     pub(crate) visits: Visits,
+    /// What has been recorded and not yet written.
+    pub(crate) recording: Recording,
 }
 
 static STATE: Lock<State> = Lock::new(State {
@@ -38,6 +41,7 @@ static STATE: Lock<State> = Lock::new(State {
     streams: Streams::new(),
     host: HostRanges::new(),
     visits: Visits::new(),
+    recording: Recording::new(),
 });
 
 static ON: AtomicBool = AtomicBool::new(true);
@@ -79,6 +83,11 @@ pub(crate) fn state() -> Held<'static, State> {
     STATE.lock()
 }
 
+/// The state, if it can be had: perhaps this thread, or one that has ended, was interrupted while it had it.
+pub(crate) fn try_state() -> Option<Held<'static, State>> {
+    STATE.try_lock()
+}
+
 /// The next tick.
 pub(crate) fn tick() -> u64 {
     TICK.fetch_add(1, Ordering::AcqRel) + 1
@@ -98,7 +107,13 @@ fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| {
         let variable =
             |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-        let (config, complaints) = config::read(variable);
+        let (mut config, complaints) = config::read(variable);
+        // The program may change its directory.
+        let trace = config
+            .trace
+            .as_ref()
+            .and_then(|t| std::path::absolute(t).ok());
+        config.trace = trace.map_or(config.trace, |t| Some(t.to_string_lossy().into_owned()));
         Settings { config, complaints }
     })
 }
@@ -125,6 +140,7 @@ fn become_child() {
     report::disown();
     if USED.load(Ordering::Relaxed) {
         crew::forget();
+        recording::forget();
         turn_off();
     }
 }

@@ -161,7 +161,8 @@ fn sample(writer: &Writer, sums: &Sums) {
     }
 }
 
-fn now() -> u64 {
+/// Nanoseconds since 1970.
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }

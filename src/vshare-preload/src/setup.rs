@@ -5,7 +5,7 @@ use crate::clock::{Deadline, wait_until};
 use crate::cuda::{CUcontext, CUdevice, CUevent, CUresult, CUstream};
 use crate::driver::{self, Answer};
 use crate::uvm::Road;
-use crate::{headroom, mover, notice, process, report, trial};
+use crate::{headroom, mover, notice, process, recording, report, trial};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vshare_core::arena::{Arena, Terms};
@@ -26,11 +26,13 @@ pub(crate) fn context_with_arena() -> Option<CUcontext> {
     // Before anything can fail, so that it leaves an event.
     start_report();
     match driver::outside_captures(|| make(context)) {
-        Ok(owned) => {
+        Ok(mut owned) => {
             describe(owned.device);
+            recording::start(&owned);
             let mut state = process::state();
             // Another thread may have been faster; then this one's two streams are left over.
             if state.arenas.of(context).is_none() {
+                state.recording.begin_arena(&mut owned);
                 state.arenas.add(owned);
             }
             drop(state);

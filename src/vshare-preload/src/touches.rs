@@ -7,7 +7,7 @@
 
 use crate::cuda::CUfunction;
 use crate::lock::Lock;
-use crate::{driver, report};
+use crate::{driver, recording, report};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,8 +19,10 @@ use vshare_core::history::mix;
 pub(crate) enum Touches<'a> {
     /// Nothing on the device.
     Nothing,
-    /// A copy or a fill: what it writes and what it reads.
+    /// A copy: what it writes and what it reads.
     Copy { to: &'a [u64], from: &'a [u64] },
+    /// A fill: what it writes.
+    Fill { to: u64 },
     /// A kernel and its parameters, in either form.
     Kernel {
         function: CUfunction,
@@ -31,6 +33,8 @@ pub(crate) enum Touches<'a> {
     },
     /// The host: a function of the program's is called there.
     Host,
+    /// A graph: what it names is not known.
+    Graph,
     /// It cannot be known.
     Unknown,
 }
@@ -65,6 +69,7 @@ impl Hasher for Mix {
 /// Functions may have gone, and their handles mean others now.
 pub(crate) fn forget_functions() {
     *LAYOUTS.lock() = None;
+    recording::forget_functions();
 }
 
 impl Touches<'_> {
@@ -76,6 +81,10 @@ impl Touches<'_> {
             Self::Copy { to, from } => {
                 to.iter().for_each(|&a| visit(a, Access::Written));
                 from.iter().for_each(|&a| visit(a, Access::Read));
+                true
+            }
+            Self::Fill { to } => {
+                visit(to, Access::Written);
                 true
             }
             Self::Kernel {
@@ -93,7 +102,7 @@ impl Touches<'_> {
                 report::add(report::LAUNCHES_UNKNOWN, u64::from(!known));
                 known
             }
-            Self::Host | Self::Unknown => false,
+            Self::Host | Self::Graph | Self::Unknown => false,
         }
     }
 
@@ -102,13 +111,15 @@ impl Touches<'_> {
         match self {
             Self::Nothing => 1,
             Self::Copy { to, from } => mix(2, (to.len() * 2 + from.len()) as u64),
+            // As a copy from memory that is not looked at.
+            Self::Fill { .. } => mix(2, 2),
             Self::Kernel {
                 function, sizes, ..
             } => sizes.iter().fold(mix(3, function.0 as u64), |sum, &size| {
                 mix(sum, u64::from(size))
             }),
             Self::Host => 4,
-            Self::Unknown => 5,
+            Self::Graph | Self::Unknown => 5,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::guard::Real;
 use crate::streams::{self, Key};
 use crate::symbols::Entry;
 use crate::touches::{Access, Touches};
-use crate::{arenas, captures, driver, engine, host_ranges, memory, process};
+use crate::{arenas, captures, driver, engine, host_ranges, memory, process, recording};
 
 /// Submits work that names `touches` to `stream`.
 pub(crate) fn submit(
@@ -54,7 +54,7 @@ pub(crate) fn submit(
     result
 }
 
-/// Submits a copy or a fill, that writes to and reads from these addresses.
+/// Submits a copy, that writes to and reads from these addresses.
 pub(crate) fn submit_copy(
     entry: Entry,
     stream: CUstream,
@@ -78,8 +78,10 @@ pub(crate) fn submit_to_all(entry: Entry, streams: &[CUstream], real: Real<'_>) 
             streams::enter(key, tick);
         }
     }
+    let begun: Vec<_> = keys.iter().map(|&k| recording::before(k)).collect();
     let result = real.call();
-    for &key in &keys {
+    for (&key, begun) in keys.iter().zip(begun) {
+        recording::after(begun, result, Touches::Unknown, key, &[]);
         note_submitted(key);
     }
     result
@@ -121,7 +123,9 @@ fn submit_with_care(key: Key, tick: u64, touches: Touches<'_>, real: Real<'_>) -
             signature: touches.signature(),
         };
         let prepared = engine::before(&names, key, tick);
+        let begun = recording::before(key);
         let result = real.call();
+        recording::after(begun, result, touches, key, &addresses);
         let bytes = prepared.bytes();
         // Before the blocks are let go of: whoever asks whether this use has ended must know of it.
         note_submitted(key);
@@ -176,6 +180,10 @@ pub(crate) fn synchronize_stream(entry: Entry, stream: CUstream, real: Real<'_>)
         let context = driver::current_context();
         let mut state = process::state();
         state.streams.stream_ended(key, before);
+        // What is not alone does not wait for all work.
+        if state.streams.is_only(key) {
+            state.recording.sync();
+        }
         if let (Some(context), true) = (context, state.streams.is_only(key)) {
             state.host.ended_in_streams(context, before);
         }
@@ -197,6 +205,7 @@ pub(crate) fn synchronize_context(context: Option<CUcontext>, real: Real<'_>) ->
         let mut state = process::state();
         state.streams.context_ended(context, before);
         state.host.ended(context, before);
+        state.recording.sync();
         drop(state);
         memory::settle();
     }

@@ -5,7 +5,7 @@ use crate::cuda::{CUcontext, CUdevice, CUlibrary, CUmodule, CUresult};
 use crate::guard::Real;
 use crate::symbols::Entry;
 use crate::visits::Ending;
-use crate::{captures, driver, elsewhere, process, report, touches, work};
+use crate::{captures, driver, elsewhere, process, recording, report, touches, work};
 use vshare_shm::record::Record;
 
 pub(crate) fn init(_entry: Entry, real: Real<'_>, _flags: u32) -> CUresult {
@@ -97,7 +97,9 @@ fn lost(context: CUcontext, arena: Option<&Owned>) {
     captures::context_gone(context);
     let mut state = process::state();
     state.streams.context_gone(context);
+    state.recording.context_gone(context, arena);
     drop(state);
+    recording::events_gone(context);
     elsewhere::context_gone(context);
     if let Some(owned) = arena {
         report::record(Record::ContextLost {

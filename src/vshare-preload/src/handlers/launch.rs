@@ -147,7 +147,7 @@ pub(crate) fn graph_launch(
     stream: CUstream,
 ) -> CUresult {
     report::add(report::GRAPH_LAUNCHES, 1);
-    submit(entry, stream, Touches::Unknown, real)
+    submit(entry, stream, Touches::Graph, real)
 }
 
 pub(crate) fn launch(entry: Entry, real: Real<'_>, _function: CUfunction) -> CUresult {

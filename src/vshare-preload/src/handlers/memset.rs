@@ -3,7 +3,8 @@
 use crate::cuda::{CUdeviceptr, CUresult, CUstream};
 use crate::guard::Real;
 use crate::symbols::Entry;
-use crate::work::submit_copy;
+use crate::touches::Touches;
+use crate::work::submit;
 
 pub(crate) fn memset<Word>(
     entry: Entry,
@@ -12,7 +13,7 @@ pub(crate) fn memset<Word>(
     _value: Word,
     _count: usize,
 ) -> CUresult {
-    submit_copy(entry, CUstream::NULL, &[dst.0], &[], real)
+    submit(entry, CUstream::NULL, Touches::Fill { to: dst.0 }, real)
 }
 
 pub(crate) fn memset_2d<Word>(
@@ -24,7 +25,7 @@ pub(crate) fn memset_2d<Word>(
     _width: usize,
     _height: usize,
 ) -> CUresult {
-    submit_copy(entry, CUstream::NULL, &[dst.0], &[], real)
+    submit(entry, CUstream::NULL, Touches::Fill { to: dst.0 }, real)
 }
 
 pub(crate) fn memset_async<Word>(
@@ -35,7 +36,7 @@ pub(crate) fn memset_async<Word>(
     _count: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit_copy(entry, stream, &[dst.0], &[], real)
+    submit(entry, stream, Touches::Fill { to: dst.0 }, real)
 }
 
 #[expect(clippy::too_many_arguments, reason = "as the driver has them")]
@@ -49,5 +50,5 @@ pub(crate) fn memset_2d_async<Word>(
     _height: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit_copy(entry, stream, &[dst.0], &[], real)
+    submit(entry, stream, Touches::Fill { to: dst.0 }, real)
 }
