@@ -34,6 +34,7 @@ mod driver;
 mod elf;
 mod elsewhere;
 mod engine;
+mod graphs;
 mod guard;
 mod handlers;
 mod headroom;

@@ -5,9 +5,9 @@
 //! so costs a page moved for nothing.
 #![expect(unsafe_code, reason = "reads the arguments of launches")]
 
-use crate::cuda::CUfunction;
+use crate::cuda::{CUfunction, CUgraphExec};
 use crate::lock::Lock;
-use crate::{driver, report};
+use crate::{driver, graphs, report};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -29,6 +29,8 @@ pub(crate) enum Touches<'a> {
         params: *mut *mut c_void,
         extra: *mut *mut c_void,
     },
+    /// An executable graph.
+    Graph(CUgraphExec),
     /// The host: a function of the program's is called there.
     Host,
     /// It cannot be known.
@@ -84,14 +86,15 @@ impl Touches<'_> {
                 extra,
                 ..
             } => {
-                let known = if params.is_null() {
-                    visit_extra(function, extra, visit)
-                } else {
-                    visit_params(function, params, visit)
-                };
+                let known = visit_kernel(function, params, extra, visit);
                 report::add(report::LAUNCHES_SCANNED, u64::from(known));
                 report::add(report::LAUNCHES_UNKNOWN, u64::from(!known));
                 known
+            }
+            // Not all of it: what its kernels reach through memory, and nodes that are not read.
+            Self::Graph(exec) => {
+                graphs::visit(exec, visit);
+                false
             }
             Self::Host | Self::Unknown => false,
         }
@@ -104,10 +107,11 @@ impl Touches<'_> {
             Self::Copy { to, from } => mix(2, (to.len() * 2 + from.len()) as u64),
             Self::Kernel {
                 function, sizes, ..
-            } => sizes
-                .iter()
-                .fold(mix(3, function.0 as u64), |sum, &size| mix(sum, u64::from(size))),
+            } => sizes.iter().fold(mix(3, function.0 as u64), |sum, &size| {
+                mix(sum, u64::from(size))
+            }),
             Self::Host => 4,
+            Self::Graph(exec) => graphs::signature(exec).unwrap_or(5),
             Self::Unknown => 5,
         }
     }
@@ -135,6 +139,20 @@ fn layout(function: CUfunction) -> Layout {
         .get_or_insert_default()
         .insert(function.0, layout.clone());
     layout
+}
+
+/// Shows `visit` what a kernel's parameters, in either form, may name. Returns whether they could be read.
+pub(crate) fn visit_kernel(
+    function: CUfunction,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+    visit: &mut dyn FnMut(u64, Access),
+) -> bool {
+    if params.is_null() {
+        visit_extra(function, extra, visit)
+    } else {
+        visit_params(function, params, visit)
+    }
 }
 
 /// `params[i]` points to the i-th parameter.
@@ -208,8 +226,14 @@ fn visit_extra(
 
 /// Whether parameters lie within a buffer of `size` bytes, and fill it but for gaps.
 fn covers(layout: &[(usize, usize)], size: usize) -> bool {
-    layout.iter().all(|&(offset, length)| offset.checked_add(length).is_some_and(|end| end <= size))
-        && layout.iter().map(|p| p.1.next_multiple_of(8)).sum::<usize>() >= size / 8 * 8
+    layout
+        .iter()
+        .all(|&(offset, length)| offset.checked_add(length).is_some_and(|end| end <= size))
+        && layout
+            .iter()
+            .map(|p| p.1.next_multiple_of(8))
+            .sum::<usize>()
+            >= size / 8 * 8
 }
 
 /// Parameters of more bytes than this are tables: see [`Access::Table`].
