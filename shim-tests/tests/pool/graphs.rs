@@ -194,10 +194,8 @@ fn a_graph_that_names_more_than_the_budget_is_right_and_counted() {
         let (segment, outcome) = segment_of_all(&bench, &["larger"], env);
         // Its standard output is the process's number there.
         assert_eq!(outcome.stderr, native.stdout, "{env:?}");
-        assert!(
-            segment.value("over_budget_launches").unwrap() >= 5,
-            "{env:?}"
-        );
+        let over = segment.value("over_budget_launches").unwrap();
+        assert!(over > 0, "{env:?}: {over}");
     }
 }
 
