@@ -80,6 +80,10 @@ impl<T: Copy> Out<T> {
 }
 
 impl<T: Copy> In<T> {
+    pub(crate) fn address(self) -> usize {
+        self.0.expose_provenance()
+    }
+
     pub(crate) fn at_address(address: usize) -> Self {
         Self(std::ptr::with_exposed_provenance(address))
     }

@@ -36,6 +36,7 @@ impl CuError {
     pub(crate) const CAPTURE_IMPLICIT: Self = Self(906);
     pub(crate) const CAPTURED_EVENT: Self = Self(907);
     pub(crate) const CAPTURE_WRONG_THREAD: Self = Self(908);
+    pub(crate) const GRAPH_EXEC_UPDATE_FAILURE: Self = Self(910);
     pub(crate) const UNKNOWN: Self = Self(999);
 }
 
@@ -199,5 +200,6 @@ pub(crate) const ERROR_NAMES: &[(u32, &std::ffi::CStr)] = &[
     (906, c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"),
     (907, c"CUDA_ERROR_CAPTURED_EVENT"),
     (908, c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"),
+    (910, c"CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE"),
     (999, c"CUDA_ERROR_UNKNOWN"),
 ];

@@ -31,6 +31,7 @@ mod context;
 mod cuda;
 mod event;
 mod gate;
+mod graph;
 mod handles;
 mod hold;
 mod inject;

@@ -4,9 +4,10 @@
 use crate::context::{Context, Primary};
 use crate::cuda::{Answer, CuError, Handle};
 use crate::event::Event;
+use crate::graph::{Exec, Graph, Node};
 use crate::handles::Handles;
 use crate::memory::Memory;
-use crate::module::{Function, Graph, Module, Pool};
+use crate::module::{Function, Module, Pool};
 use crate::stream::Stream;
 use crate::{config, stats, uvm};
 use std::collections::HashSet;
@@ -25,7 +26,8 @@ pub(crate) struct Machine {
     pub(crate) modules: Handles<Module>,
     pub(crate) functions: Handles<Function>,
     pub(crate) graphs: Handles<Graph>,
-    pub(crate) execs: Handles<Graph>,
+    pub(crate) nodes: Handles<Node>,
+    pub(crate) execs: Handles<Exec>,
     pub(crate) pools: Handles<Pool>,
     /// Bytes behind each `cuMemCreate` handle, and the device they count on.
     pub(crate) physical: Handles<(usize, usize)>,
@@ -70,6 +72,7 @@ pub(crate) fn init() -> Answer {
         modules: Handles::default(),
         functions: Handles::reusing(),
         graphs: Handles::default(),
+        nodes: Handles::default(),
         execs: Handles::default(),
         pools,
         physical: Handles::default(),

@@ -1,9 +1,7 @@
-//! Objects behind the remaining handles: modules and libraries, functions and kernels, graphs, pools.
+//! Objects behind the remaining handles: modules and libraries, functions and kernels, pools.
 
 use crate::cuda::Handle;
 use crate::kernels::Kernel;
-use crate::op::Op;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// A handle's kind: calls for one refuse the other.
@@ -28,12 +26,6 @@ pub(crate) struct Function {
     pub(crate) context: Handle,
     pub(crate) module: Handle,
     pub(crate) kernel: &'static Kernel,
-}
-
-/// A captured graph, or an executable copy of one.
-#[derive(Debug)]
-pub(crate) struct Graph {
-    pub(crate) steps: Arc<[Op]>,
 }
 
 #[derive(Debug)]

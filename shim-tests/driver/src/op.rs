@@ -2,7 +2,7 @@
 
 use crate::access::{Access, Engine, Run, Span};
 use crate::context::{self, Context};
-use crate::cuda::{Answer, CuError};
+use crate::cuda::{Answer, CuError, Handle};
 use crate::event::Mark;
 use crate::handles::lock;
 use crate::kernels::{Args, Kernel};
@@ -20,6 +20,8 @@ pub(crate) type HostFunction = unsafe extern "C" fn(*mut c_void);
 pub(crate) enum Op {
     Kernel {
         kernel: &'static Kernel,
+        /// By which handle the program named it.
+        function: Handle,
         params: Arc<[u8]>,
     },
     Copy {
@@ -40,6 +42,8 @@ pub(crate) enum Op {
     },
     /// A graph's work, or the rows of one shaped copy: one after the other.
     Steps(Arc<[Op]>),
+    /// A graph within a graph.
+    Child(Arc<[Op]>),
     Free(usize),
     Prefetch {
         ranges: Vec<(usize, usize)>,
@@ -108,6 +112,7 @@ impl Op {
             Self::Wait(_) => "wait",
             Self::Host { .. } => "host",
             Self::Steps(_) => "steps",
+            Self::Child(_) => "child",
             Self::Free(_) => "free",
             Self::Prefetch { .. } => "prefetch",
             Self::Discard { .. } => "discard",
@@ -126,7 +131,7 @@ impl Op {
                 mark.wait();
                 Ok(())
             }
-            Self::Steps(steps) => {
+            Self::Steps(steps) | Self::Child(steps) => {
                 steps.iter().for_each(|step| step.run(context, stream));
                 Ok(())
             }
@@ -140,7 +145,7 @@ impl Op {
 
     fn do_work(&self, context: &Context) -> Answer {
         match self {
-            Self::Kernel { kernel, params } => run_kernel(context, kernel, params),
+            Self::Kernel { kernel, params, .. } => run_kernel(context, kernel, params),
             Self::Copy { to, from, bytes } => copy(context, to, from, *bytes),
             Self::Fill { to, pattern, count } => fill(context, *to, *pattern, *count),
             Self::Host { function, data } => {
@@ -153,7 +158,9 @@ impl Op {
             }
             Self::Prefetch { ranges, to } => prefetch(ranges, *to),
             Self::Discard { ranges } => discard(ranges),
-            Self::Record(_) | Self::Wait(_) | Self::Steps(_) | Self::Nothing => Ok(()),
+            Self::Record(_) | Self::Wait(_) | Self::Steps(_) | Self::Child(_) | Self::Nothing => {
+                Ok(())
+            }
         }
     }
 }

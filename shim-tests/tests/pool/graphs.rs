@@ -1,6 +1,7 @@
 //! Captures are not disturbed, and graphs run right when their memory has left meanwhile.
 
-use crate::Bench;
+use crate::published::segment_of_all;
+use crate::{Bench, Env, MIB};
 
 fn agrees(how: &str) {
     Bench::new("capture").agrees(&[how]);
@@ -100,6 +101,123 @@ fn the_first_allocation_of_all_is_refused_in_a_capture_that_forbids_it_c31() {
     for mode in ["0", "1"] {
         for what in ["plain", "pitched"] {
             bench.agrees(&[mode, what]);
+        }
+    }
+}
+
+/// Half of what the program holds, by either road.
+const HALF: [Env<'static>; 2] = [
+    &[("VSHARE_BUDGET", "24MiB")],
+    &[("VSHARE_BUDGET", "24MiB"), ("SIMCUDA_UVM", "1")],
+];
+
+/// The graph's memory is there when it is launched, and no more than the budget at any time.
+fn is_fetched(args: &[&str]) {
+    let bench = Bench::new("graph");
+    let native = bench.native(args, &[]);
+    for env in HALF {
+        let (printed, counters) = bench.counted(args, env);
+        assert_eq!(printed, native.printed(), "{args:?} {env:?}");
+        assert_eq!(counters.of("faults"), 0, "{args:?} {env:?}");
+        let peak = counters.of("managed_resident_peak");
+        assert!(peak <= 24 * MIB, "{args:?} {env:?}: {peak}");
+        assert!(counters.of("evicted_bytes") > 0, "{args:?} {env:?}");
+    }
+    bench.agrees(args);
+}
+
+#[test]
+fn what_a_graph_names_is_fetched_before_each_launch() {
+    is_fetched(&["replay"]);
+}
+
+#[test]
+fn what_a_graph_names_is_known_by_whatever_call_it_was_made_executable() {
+    for call in ["1", "2", "3", "4"] {
+        is_fetched(&["replay", call]);
+    }
+}
+
+#[test]
+fn kernels_of_a_graph_are_read_in_whatever_form_they_have_their_parameters() {
+    is_fetched(&["forms"]);
+}
+
+#[test]
+fn what_graphs_within_a_graph_name_is_fetched_as_they_are_and_as_they_become() {
+    is_fetched(&["children"]);
+}
+
+/// What a node named before is not: all that it ever named is more than the budget.
+#[test]
+fn what_a_kernel_is_changed_to_name_is_fetched_and_what_it_named_is_not() {
+    is_fetched(&["set"]);
+}
+
+#[test]
+fn what_copies_and_fills_of_a_graph_name_is_fetched_as_they_are_and_as_they_become() {
+    is_fetched(&["copies"]);
+}
+
+#[test]
+fn what_an_updated_graph_names_is_fetched_and_what_it_named_is_not() {
+    is_fetched(&["updates"]);
+}
+
+#[test]
+fn freed_memory_that_a_graph_names_is_nothing_and_what_lies_there_is_left_alone() {
+    is_fetched(&["stale"]);
+}
+
+#[test]
+fn nothing_is_fetched_for_a_graph_that_has_been_destroyed() {
+    let bench = Bench::new("graph");
+    for env in HALF {
+        assert_eq!(bench.shimmed(&["destroyed"], env).printed(), "1\n");
+    }
+}
+
+#[test]
+fn memory_that_a_graph_reaches_through_memory_is_faulted_in_and_right() {
+    let bench = Bench::new("graph");
+    let native = bench.native(&["hidden"], &[]);
+    for env in HALF {
+        assert_eq!(bench.shimmed(&["hidden"], env), native, "{env:?}");
+    }
+}
+
+#[test]
+fn a_graph_that_names_more_than_the_budget_is_right_and_counted() {
+    let bench = Bench::new("graph");
+    let native = bench.native(&["larger"], &[]);
+    for env in HALF {
+        let (segment, outcome) = segment_of_all(&bench, &["larger"], env);
+        // Its standard output is the process's number there.
+        assert_eq!(outcome.stderr, native.stdout, "{env:?}");
+        let over = segment.value("over_budget_launches").unwrap();
+        assert!(over > 0, "{env:?}: {over}");
+    }
+}
+
+/// Graphs that cannot be read are launched all the same.
+#[test]
+fn calls_that_read_graphs_may_fail_and_cost_only_time() {
+    let bench = Bench::new("graph");
+    for how in ["replay", "children", "copies"] {
+        let native = bench.native(&[how], &[]);
+        for call in [
+            "cuGraphGetNodes",
+            "cuGraphNodeGetType",
+            "cuGraphChildGraphNodeGetGraph",
+            "cuGraphKernelNodeGetParams",
+            "cuGraphMemcpyNodeGetParams",
+            "cuGraphMemsetNodeGetParams",
+        ] {
+            for code in ["801", "999"] {
+                let rule = format!("{call}:1+:{code}");
+                let env = [HALF[0], &[("SIMCUDA_FAIL", &*rule)]].concat();
+                assert_eq!(bench.shimmed(&[how], &env), native, "{how} {rule}");
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::cuda::{CUcontext, CUdevice, CUevent, CUstream};
 use crate::process::{self, Sums};
 use crate::recording;
 use crate::uvm::Road;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use vshare_core::arena::Arena;
 use vshare_core::block::{BlockId, Slot};
@@ -304,13 +305,23 @@ impl Arenas {
                 continue;
             }
             let mut blocks = Vec::new();
+            // A few are found faster by looking through them.
+            let mut seen = BTreeSet::new();
+            let many = addresses.len() > 64;
+            let mut is_new = |block, blocks: &[BlockId]| {
+                if many {
+                    seen.insert(block)
+                } else {
+                    !blocks.contains(&block)
+                }
+            };
             let mut certain = 0;
             for (i, &address) in addresses.iter().enumerate() {
                 if i == sure {
                     certain = blocks.len();
                 }
                 if let Some(block) = owned.arena.pool().block_at(address)
-                    && !blocks.contains(&block)
+                    && is_new(block, &blocks)
                 {
                     blocks.push(block);
                 }

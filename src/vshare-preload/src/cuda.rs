@@ -214,6 +214,62 @@ mirrors! {
         Depth: usize,
     }
 
+    /// A kernel in a graph, before CUDA 12.
+    CUDA_KERNEL_NODE_PARAMS_v1 = CUDA_KERNEL_NODE_PARAMS_st {
+        func: CUfunction,
+        gridDimX: u32,
+        gridDimY: u32,
+        gridDimZ: u32,
+        blockDimX: u32,
+        blockDimY: u32,
+        blockDimZ: u32,
+        sharedMemBytes: u32,
+        kernelParams: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    }
+
+    /// A kernel in a graph; `kern` is looked at if `func` is null. `CUDA_KERNEL_NODE_PARAMS_v3` is the same.
+    CUDA_KERNEL_NODE_PARAMS = CUDA_KERNEL_NODE_PARAMS_v3_st {
+        func: CUfunction,
+        gridDimX: u32,
+        gridDimY: u32,
+        gridDimZ: u32,
+        blockDimX: u32,
+        blockDimY: u32,
+        blockDimZ: u32,
+        sharedMemBytes: u32,
+        kernelParams: *mut *mut c_void,
+        extra: *mut *mut c_void,
+        kern: CUfunction,
+        ctx: CUcontext,
+    }
+
+    /// A fill in a graph; `CUDA_MEMSET_NODE_PARAMS_v2` begins so.
+    CUDA_MEMSET_NODE_PARAMS = CUDA_MEMSET_NODE_PARAMS_st {
+        dst: CUdeviceptr,
+        pitch: usize,
+        value: u32,
+        elementSize: u32,
+        width: usize,
+        height: usize,
+    }
+
+    /// A copy in a graph, as `CUgraphNodeParams` has it.
+    CUDA_MEMCPY_NODE_PARAMS = CUDA_MEMCPY_NODE_PARAMS_st {
+        flags: i32,
+        reserved: i32,
+        copyCtx: CUcontext,
+        copyParams: CUDA_MEMCPY3D,
+    }
+
+    /// A node of any kind, which `type_` is: the nameless union holds that kind's struct.
+    CUgraphNodeParams = CUgraphNodeParams_st {
+        type_: u32,
+        reserved0: [i32; 3],
+        __bindgen_anon_1: [i64; 29],
+        reserved2: i64,
+    }
+
     /// Argument of `cuArrayCreate_v2`.
     CUDA_ARRAY_DESCRIPTOR = CUDA_ARRAY_DESCRIPTOR_v2 {
         Width: usize,

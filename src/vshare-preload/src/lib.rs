@@ -35,6 +35,7 @@ mod driver;
 mod elf;
 mod elsewhere;
 mod engine;
+mod graphs;
 mod guard;
 mod handlers;
 mod headroom;

@@ -119,13 +119,20 @@ fn choose<'a>(
     null_stream: NullStream,
 ) -> Option<&'a Symbol> {
     let fits = |symbol: &&Symbol| {
-        symbol.real.load(Ordering::Relaxed) == found && base(symbol.name) == base(name)
+        symbol.real.load(Ordering::Relaxed) == found && is_called(symbol.name, name)
     };
     let mut candidates = table.iter().filter(fits);
     let first = candidates.clone().next()?;
     candidates
         .find(|symbol| symbol.null_stream == null_stream)
         .or(Some(first))
+}
+
+/// Whether the driver may answer with the function `symbol` when asked for `name`: a version of it, or what it
+/// means since CUDA 12.
+fn is_called(symbol: &CStr, name: &CStr) -> bool {
+    let (symbol, name) = (base(symbol), base(name));
+    symbol == name || (name == b"cuGraphInstantiate" && symbol == b"cuGraphInstantiateWithFlags")
 }
 
 /// A name without `_v2`, `_ptsz` and the like: CUDA's names have no other underscores.
@@ -175,6 +182,8 @@ mod tests {
             symbol(c"cuLaunchGrid", Legacy, 200, 4),
             symbol(c"cuCtxDestroy_v2", Legacy, 300, 5),
             symbol(c"cuCtxDestroy", Legacy, 300, 6),
+            symbol(c"cuGraphInstantiate_v2", Legacy, 400, 7),
+            symbol(c"cuGraphInstantiateWithFlags", Legacy, 500, 8),
         ];
         for (found, name, stream, hook) in [
             (100, c"cuMemcpy", Legacy, Some(1)),
@@ -183,6 +192,10 @@ mod tests {
             (200, c"cuLaunchGrid", PerThread, Some(4)),
             (300, c"cuCtxDestroy", Legacy, Some(5)),
             (200, c"cuTexRefCreate", Legacy, None),
+            (400, c"cuGraphInstantiate", Legacy, Some(7)),
+            (500, c"cuGraphInstantiate", Legacy, Some(8)),
+            (500, c"cuGraphInstantiate", PerThread, Some(8)),
+            (400, c"cuGraphInstantiateWithFlags", Legacy, None),
             (101, c"cuMemcpy", Legacy, None),
         ] {
             assert_eq!(chosen(&table, found, name, stream), hook, "{name:?}");

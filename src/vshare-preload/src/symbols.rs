@@ -10,13 +10,14 @@
 #![expect(unsafe_code, reason = "declares the exported functions")]
 
 use crate::cuda::{
-    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY2D,
-    CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdevice,
-    CUdeviceptr, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUhostFn, CUlaunchConfig,
-    CUlibrary, CUmemAllocationHandleType, CUmemAllocationProp, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmemPool_attribute, CUmemPoolProps, CUmemcpyAttributes, CUmemoryPool,
-    CUmipmappedArray, CUmodule, CUpointer_attribute, CUresult, CUstream, CUstreamCaptureMode,
-    NullStream,
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUDA_KERNEL_NODE_PARAMS,
+    CUDA_KERNEL_NODE_PARAMS_v1, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D,
+    CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUDA_MEMSET_NODE_PARAMS, CUarray, CUcontext,
+    CUdevice, CUdeviceptr, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+    CUhostFn, CUlaunchConfig, CUlibrary, CUmemAllocationHandleType, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemPool_attribute, CUmemPoolProps,
+    CUmemcpyAttributes, CUmemoryPool, CUmipmappedArray, CUmodule, CUpointer_attribute, CUresult,
+    CUstream, CUstreamCaptureMode, NullStream,
 };
 use crate::{guard, handlers, process, redirect};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -178,7 +179,7 @@ macro_rules! cuda_symbols {
                 [cuStreamEndCapture: Legacy, cuStreamEndCapture_ptsz: PerThread]
                 (stream: CUstream, graph: *mut CUgraph);
 
-            // Kernels, graphs and host functions.
+            // Kernels and host functions.
             Observe launch::launch_kernel [cuLaunchKernel: Legacy, cuLaunchKernel_ptsz: PerThread]
                 (function: CUfunction,
                  grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
@@ -199,14 +200,41 @@ macro_rules! cuda_symbols {
             Observe launch::launch_cooperative_kernel_multi_device
                 [cuLaunchCooperativeKernelMultiDevice: Legacy]
                 (launches: *mut CUDA_LAUNCH_PARAMS, count: u32, flags: u32);
-            Observe launch::graph_launch [cuGraphLaunch: Legacy, cuGraphLaunch_ptsz: PerThread]
-                (graph: CUgraphExec, stream: CUstream);
             Observe launch::launch [cuLaunch: Legacy]
                 (function: CUfunction);
             Observe launch::launch_grid [cuLaunchGrid: Legacy]
                 (function: CUfunction, width: c_int, height: c_int);
             Observe launch::launch_grid_async [cuLaunchGridAsync: Legacy]
                 (function: CUfunction, width: c_int, height: c_int, stream: CUstream);
+
+            // Graphs.
+            Observe graph::instantiate [cuGraphInstantiate: Legacy, cuGraphInstantiate_v2: Legacy]
+                (exec: *mut CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, log_bytes: usize);
+            Observe graph::instantiate_with_flags [cuGraphInstantiateWithFlags: Legacy]
+                (exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+            Observe graph::instantiate_with_params
+                [cuGraphInstantiateWithParams: Legacy, cuGraphInstantiateWithParams_ptsz: PerThread]
+                (exec: *mut CUgraphExec, graph: CUgraph, params: *mut c_void);
+            Observe graph::exec_update_v1 [cuGraphExecUpdate: Legacy]
+                (exec: CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, update: *mut u32);
+            Observe graph::exec_update [cuGraphExecUpdate_v2: Legacy]
+                (exec: CUgraphExec, graph: CUgraph, update: *mut c_void);
+            Observe graph::exec_kernel_node_set_params_v1 [cuGraphExecKernelNodeSetParams: Legacy]
+                (exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS_v1);
+            Observe graph::exec_kernel_node_set_params [cuGraphExecKernelNodeSetParams_v2: Legacy]
+                (exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS);
+            Observe graph::exec_memcpy_node_set_params [cuGraphExecMemcpyNodeSetParams: Legacy]
+                (exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D, context: CUcontext);
+            Observe graph::exec_memset_node_set_params [cuGraphExecMemsetNodeSetParams: Legacy]
+                (exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS, context: CUcontext);
+            Observe graph::exec_child_graph_node_set_params [cuGraphExecChildGraphNodeSetParams: Legacy]
+                (exec: CUgraphExec, node: CUgraphNode, child: CUgraph);
+            Observe graph::exec_node_set_params [cuGraphExecNodeSetParams: Legacy]
+                (exec: CUgraphExec, node: CUgraphNode, params: *mut CUgraphNodeParams);
+            Observe graph::exec_destroy [cuGraphExecDestroy: Legacy]
+                (exec: CUgraphExec);
+            Observe graph::launch [cuGraphLaunch: Legacy, cuGraphLaunch_ptsz: PerThread]
+                (exec: CUgraphExec, stream: CUstream);
 
             // Copies between any two addresses.
             Observe copy::memcpy [cuMemcpy: Legacy, cuMemcpy_ptds: PerThread]

@@ -5,9 +5,9 @@
 //! so costs a page moved for nothing.
 #![expect(unsafe_code, reason = "reads the arguments of launches")]
 
-use crate::cuda::CUfunction;
+use crate::cuda::{CUfunction, CUgraphExec};
 use crate::lock::Lock;
-use crate::{driver, recording, report};
+use crate::{driver, graphs, recording, report};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -31,10 +31,10 @@ pub(crate) enum Touches<'a> {
         params: *mut *mut c_void,
         extra: *mut *mut c_void,
     },
+    /// An executable graph.
+    Graph(CUgraphExec),
     /// The host: a function of the program's is called there.
     Host,
-    /// A graph: what it names is not known.
-    Graph,
     /// It cannot be known.
     Unknown,
 }
@@ -93,16 +93,17 @@ impl Touches<'_> {
                 extra,
                 ..
             } => {
-                let known = if params.is_null() {
-                    visit_extra(function, extra, visit)
-                } else {
-                    visit_params(function, params, visit)
-                };
+                let known = visit_kernel(function, params, extra, visit);
                 report::add(report::LAUNCHES_SCANNED, u64::from(known));
                 report::add(report::LAUNCHES_UNKNOWN, u64::from(!known));
                 known
             }
-            Self::Host | Self::Graph | Self::Unknown => false,
+            // Not all of it: what its kernels reach through memory, and nodes that are not read.
+            Self::Graph(exec) => {
+                graphs::visit(exec, visit);
+                false
+            }
+            Self::Host | Self::Unknown => false,
         }
     }
 
@@ -119,7 +120,8 @@ impl Touches<'_> {
                 mix(sum, u64::from(size))
             }),
             Self::Host => 4,
-            Self::Graph | Self::Unknown => 5,
+            Self::Graph(exec) => graphs::signature(exec).unwrap_or(5),
+            Self::Unknown => 5,
         }
     }
 }
@@ -146,6 +148,20 @@ fn layout(function: CUfunction) -> Layout {
         .get_or_insert_default()
         .insert(function.0, layout.clone());
     layout
+}
+
+/// Shows `visit` what a kernel's parameters, in either form, may name. Returns whether they could be read.
+pub(crate) fn visit_kernel(
+    function: CUfunction,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+    visit: &mut dyn FnMut(u64, Access),
+) -> bool {
+    if params.is_null() {
+        visit_extra(function, extra, visit)
+    } else {
+        visit_params(function, params, visit)
+    }
 }
 
 /// `params[i]` points to the i-th parameter.

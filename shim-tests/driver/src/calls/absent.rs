@@ -94,23 +94,13 @@ driver_calls! {
     "cuStreamSetAttribute" absent() { cuStreamSetAttribute: 11000 Legacy, cuStreamSetAttribute_ptsz: 11000 PerThread }
     "cuStreamBeginCaptureToGraph" absent() { cuStreamBeginCaptureToGraph: 12030 Legacy, cuStreamBeginCaptureToGraph_ptsz: 12030 PerThread }
     "cuStreamUpdateCaptureDependencies" absent() { cuStreamUpdateCaptureDependencies: 11030 Legacy, cuStreamUpdateCaptureDependencies_ptsz: 11030 PerThread, cuStreamUpdateCaptureDependencies_v2: 12030 Legacy, cuStreamUpdateCaptureDependencies_v2_ptsz: 12030 PerThread }
-    // Graphs built by hand.
-    "cuGraphCreate" absent() { cuGraphCreate: 10000 Legacy }
-    "cuGraphAddKernelNode" absent() { cuGraphAddKernelNode_v2: 12000 Legacy }
-    "cuGraphKernelNodeGetParams" absent() { cuGraphKernelNodeGetParams_v2: 12000 Legacy }
+    // Of graphs: other kinds of nodes, and looking at them or changing them in other ways.
     "cuGraphKernelNodeSetParams" absent() { cuGraphKernelNodeSetParams_v2: 12000 Legacy }
-    "cuGraphAddMemcpyNode" absent() { cuGraphAddMemcpyNode: 10000 Legacy }
-    "cuGraphMemcpyNodeGetParams" absent() { cuGraphMemcpyNodeGetParams: 10000 Legacy }
     "cuGraphMemcpyNodeSetParams" absent() { cuGraphMemcpyNodeSetParams: 10000 Legacy }
-    "cuGraphAddMemsetNode" absent() { cuGraphAddMemsetNode: 10000 Legacy }
-    "cuGraphMemsetNodeGetParams" absent() { cuGraphMemsetNodeGetParams: 10000 Legacy }
     "cuGraphMemsetNodeSetParams" absent() { cuGraphMemsetNodeSetParams: 10000 Legacy }
     "cuGraphAddHostNode" absent() { cuGraphAddHostNode: 10000 Legacy }
     "cuGraphHostNodeGetParams" absent() { cuGraphHostNodeGetParams: 10000 Legacy }
     "cuGraphHostNodeSetParams" absent() { cuGraphHostNodeSetParams: 10000 Legacy }
-    "cuGraphAddChildGraphNode" absent() { cuGraphAddChildGraphNode: 10000 Legacy }
-    "cuGraphChildGraphNodeGetGraph" absent() { cuGraphChildGraphNodeGetGraph: 10000 Legacy }
-    "cuGraphAddEmptyNode" absent() { cuGraphAddEmptyNode: 10000 Legacy }
     "cuGraphAddEventRecordNode" absent() { cuGraphAddEventRecordNode: 11010 Legacy }
     "cuGraphEventRecordNodeGetEvent" absent() { cuGraphEventRecordNodeGetEvent: 11010 Legacy }
     "cuGraphEventRecordNodeSetEvent" absent() { cuGraphEventRecordNodeSetEvent: 11010 Legacy }
@@ -134,8 +124,6 @@ driver_calls! {
     "cuDeviceSetGraphMemAttribute" absent() { cuDeviceSetGraphMemAttribute: 11040 Legacy }
     "cuGraphClone" absent() { cuGraphClone: 10000 Legacy }
     "cuGraphNodeFindInClone" absent() { cuGraphNodeFindInClone: 10000 Legacy }
-    "cuGraphNodeGetType" absent() { cuGraphNodeGetType: 10000 Legacy }
-    "cuGraphGetNodes" absent() { cuGraphGetNodes: 10000 Legacy }
     "cuGraphGetRootNodes" absent() { cuGraphGetRootNodes: 10000 Legacy }
     "cuGraphGetEdges" absent() { cuGraphGetEdges: 10000 Legacy, cuGraphGetEdges_v2: 12030 Legacy }
     "cuGraphNodeGetDependencies" absent() { cuGraphNodeGetDependencies: 10000 Legacy, cuGraphNodeGetDependencies_v2: 12030 Legacy }
@@ -143,14 +131,9 @@ driver_calls! {
     "cuGraphAddDependencies" absent() { cuGraphAddDependencies: 10000 Legacy, cuGraphAddDependencies_v2: 12030 Legacy }
     "cuGraphRemoveDependencies" absent() { cuGraphRemoveDependencies: 10000 Legacy, cuGraphRemoveDependencies_v2: 12030 Legacy }
     "cuGraphDestroyNode" absent() { cuGraphDestroyNode: 10000 Legacy }
-    "cuGraphExecKernelNodeSetParams" absent() { cuGraphExecKernelNodeSetParams_v2: 12000 Legacy }
-    "cuGraphExecMemcpyNodeSetParams" absent() { cuGraphExecMemcpyNodeSetParams: 10020 Legacy }
-    "cuGraphExecMemsetNodeSetParams" absent() { cuGraphExecMemsetNodeSetParams: 10020 Legacy }
     "cuGraphExecHostNodeSetParams" absent() { cuGraphExecHostNodeSetParams: 10020 Legacy }
-    "cuGraphExecChildGraphNodeSetParams" absent() { cuGraphExecChildGraphNodeSetParams: 11010 Legacy }
     "cuGraphExecEventRecordNodeSetEvent" absent() { cuGraphExecEventRecordNodeSetEvent: 11010 Legacy }
     "cuGraphExecEventWaitNodeSetEvent" absent() { cuGraphExecEventWaitNodeSetEvent: 11010 Legacy }
-    "cuGraphExecUpdate" absent() { cuGraphExecUpdate_v2: 12000 Legacy }
     "cuGraphKernelNodeCopyAttributes" absent() { cuGraphKernelNodeCopyAttributes: 11000 Legacy }
     "cuGraphKernelNodeGetAttribute" absent() { cuGraphKernelNodeGetAttribute: 11000 Legacy }
     "cuGraphKernelNodeSetAttribute" absent() { cuGraphKernelNodeSetAttribute: 11000 Legacy }
@@ -165,7 +148,6 @@ driver_calls! {
     "cuGraphExecGetFlags" absent() { cuGraphExecGetFlags: 12000 Legacy }
     "cuGraphAddNode" absent() { cuGraphAddNode: 12020 Legacy, cuGraphAddNode_v2: 12030 Legacy }
     "cuGraphNodeSetParams" absent() { cuGraphNodeSetParams: 12020 Legacy }
-    "cuGraphExecNodeSetParams" absent() { cuGraphExecNodeSetParams: 12020 Legacy }
     "cuGraphConditionalHandleCreate" absent() { cuGraphConditionalHandleCreate: 12030 Legacy }
     // Virtual memory: handles exist (memory.rs), mappings do not.
     "cuMemAddressReserve" absent() { cuMemAddressReserve: 10020 Legacy }

@@ -4,8 +4,8 @@ use crate::arg::Out;
 use crate::capture::{self, Mode};
 use crate::cuda::{Answer, CUgraph, CUstream, CuError, Handle};
 use crate::gate::Call;
+use crate::graph::Graph;
 use crate::machine::machine;
-use crate::module::Graph;
 use crate::order;
 use crate::stream::Role;
 use crate::table::driver_calls;
@@ -45,9 +45,7 @@ fn end(call: &Call, stream: CUstream, graph: Out<CUgraph>) -> Answer {
     let target = order::target(stream, call.lane)?;
     graph.put(Handle::NULL)?;
     let steps = capture::end(&target.stream)?;
-    graph.put(machine()?.graphs.add(Graph {
-        steps: steps.into(),
-    }))
+    graph.put(machine()?.graphs.add(Graph::of(steps)?))
 }
 
 fn is_capturing(call: &Call, stream: CUstream, status: Out<i32>) -> Answer {

@@ -1,15 +1,16 @@
-//! Graphs that came from a capture: made executable, launched, destroyed.
+//! Graphs: made executable, launched, changed, destroyed.
 
 use crate::arg::{In, Out};
+use crate::capture;
 use crate::context;
-use crate::cuda::{Answer, CUgraph, CUgraphExec, CUgraphNode, CUstream, CuError};
+use crate::cuda::{Answer, CUgraph, CUgraphExec, CUgraphNode, CUstream, CuError, Handle};
 use crate::gate::Call;
+use crate::graph::{Exec, Graph};
 use crate::machine::machine;
-use crate::module::Graph;
 use crate::op::Op;
 use crate::order;
 use crate::table::driver_calls;
-use std::sync::Arc;
+use std::sync::Mutex;
 
 driver_calls! {
     "cuGraphInstantiate" instantiate_v1(exec: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<u8>, log_bytes: usize) {
@@ -19,6 +20,8 @@ driver_calls! {
         cuGraphInstantiateWithParams: 12000 Legacy, cuGraphInstantiateWithParams_ptsz: 12000 PerThread }
     "cuGraphUpload" upload(exec: CUgraphExec, stream: CUstream) { cuGraphUpload: 11010 Legacy, cuGraphUpload_ptsz: 11010 PerThread }
     "cuGraphLaunch" launch(exec: CUgraphExec, stream: CUstream) { cuGraphLaunch: 10000 Legacy, cuGraphLaunch_ptsz: 10000 PerThread }
+    "cuGraphExecUpdate" update_v1(exec: CUgraphExec, graph: CUgraph, node: Out<CUgraphNode>, result: Out<u32>) { cuGraphExecUpdate: 10020 Legacy }
+    "cuGraphExecUpdate" update(exec: CUgraphExec, graph: CUgraph, result: Out<UpdateResult>) { cuGraphExecUpdate_v2: 12000 Legacy }
     "cuGraphExecDestroy" exec_destroy(exec: CUgraphExec) { cuGraphExecDestroy: 10000 Legacy }
     "cuGraphDestroy" destroy(graph: CUgraph) { cuGraphDestroy: 10000 Legacy }
 }
@@ -31,7 +34,7 @@ fn instantiate_v1(
     _log: Out<u8>,
     _log_bytes: usize,
 ) -> Answer {
-    node.put_if_given(crate::cuda::Handle::NULL);
+    node.put_if_given(Handle::NULL);
     instantiate(call, exec, graph, 0)
 }
 
@@ -42,8 +45,8 @@ fn instantiate(_: &Call, exec: Out<CUgraphExec>, graph: CUgraph, _flags: u64) ->
         .graphs
         .get(graph)
         .map_err(|_| CuError::INVALID_VALUE)?;
-    exec.put(machine()?.execs.add(Graph {
-        steps: Arc::clone(&graph.steps),
+    exec.put(machine()?.execs.add(Exec {
+        nodes: Mutex::new(graph.ops()?),
     }))
 }
 
@@ -66,14 +69,63 @@ fn upload(call: &Call, exec: CUgraphExec, stream: CUstream) -> Answer {
         .map(|_| ())
 }
 
+/// In a stream that captures, the graph becomes a node of the other.
 fn launch(call: &Call, exec: CUgraphExec, stream: CUstream) -> Answer {
-    let exec = machine()?
+    let steps = machine()?
         .execs
         .get(exec)
-        .map_err(|_| CuError::INVALID_VALUE)?;
-    order::target(stream, call.lane)?
-        .submit(Op::Steps(Arc::clone(&exec.steps)))
-        .map(|_| ())
+        .map_err(|_| CuError::INVALID_VALUE)?
+        .steps();
+    let target = order::target(stream, call.lane)?;
+    let op = match capture::of(&target.stream) {
+        Some(_) => Op::Child(steps),
+        None => Op::Steps(steps),
+    };
+    target.submit(op).map(|_| ())
+}
+
+/// `CUgraphExecUpdateResultInfo`
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct UpdateResult {
+    result: u32,
+    node: CUgraphNode,
+    from: CUgraphNode,
+}
+
+fn update(_: &Call, exec: CUgraphExec, graph: CUgraph, result: Out<UpdateResult>) -> Answer {
+    change(exec, graph, |number| {
+        result.put(UpdateResult {
+            result: number,
+            node: Handle::NULL,
+            from: Handle::NULL,
+        })
+    })
+}
+
+fn update_v1(
+    _: &Call,
+    exec: CUgraphExec,
+    graph: CUgraph,
+    node: Out<CUgraphNode>,
+    result: Out<u32>,
+) -> Answer {
+    node.put_if_given(Handle::NULL);
+    change(exec, graph, |number| result.put(number))
+}
+
+fn change(exec: CUgraphExec, graph: CUgraph, say: impl Fn(u32) -> Answer) -> Answer {
+    let machine = machine()?;
+    let unknown = |_| CuError::INVALID_VALUE;
+    let exec = machine.execs.get(exec).map_err(unknown)?;
+    let graph = machine.graphs.get(graph).map_err(unknown)?;
+    match exec.update(graph.ops()?) {
+        Ok(()) => say(0),
+        Err(number) => {
+            say(number)?;
+            Err(CuError::GRAPH_EXEC_UPDATE_FAILURE)
+        }
+    }
 }
 
 fn exec_destroy(_: &Call, exec: CUgraphExec) -> Answer {
@@ -85,9 +137,5 @@ fn exec_destroy(_: &Call, exec: CUgraphExec) -> Answer {
 }
 
 fn destroy(_: &Call, graph: CUgraph) -> Answer {
-    machine()?
-        .graphs
-        .remove(graph)
-        .map(|_| ())
-        .map_err(|_| CuError::INVALID_VALUE)
+    Graph::destroy(graph).map_err(|_| CuError::INVALID_VALUE)
 }

@@ -1,6 +1,7 @@
 //! Launches of kernels and host functions.
 
 use crate::arg::In;
+use crate::context::Context;
 use crate::cuda::{Answer, CUfunction, CUlaunchConfig, CUstream, CuError};
 use crate::gate::Call;
 use crate::kernels::Kernel;
@@ -36,21 +37,31 @@ fn launch(
     extra: In<usize>,
 ) -> Answer {
     let target = order::target(stream, call.lane)?;
-    let function = machine()?.functions.get(function)?;
-    if !function.context.is_null() && function.context != target.context.handle {
+    let op = work(&target.context, function, dims, params, extra)?;
+    target.submit(op).map(|_| ())
+}
+
+/// A launch as work, if it may be made in this context.
+pub(super) fn work(
+    context: &Context,
+    function: CUfunction,
+    dims: [u32; 6],
+    params: In<usize>,
+    extra: In<usize>,
+) -> Result<Op, CuError> {
+    let found = machine()?.functions.get(function)?;
+    if !found.context.is_null() && found.context != context.handle {
         return Err(CuError::INVALID_HANDLE);
     }
     let [_, _, _, bx, by, bz] = dims.map(u64::from);
     if dims.contains(&0) || bx * by * bz > THREADS_PER_BLOCK {
         return Err(CuError::INVALID_VALUE);
     }
-    let params = collect(function.kernel, params, extra)?;
-    target
-        .submit(Op::Kernel {
-            kernel: function.kernel,
-            params,
-        })
-        .map(|_| ())
+    Ok(Op::Kernel {
+        kernel: found.kernel,
+        function,
+        params: collect(found.kernel, params, extra)?,
+    })
 }
 
 /// The parameters as one buffer, from either form.

@@ -8,6 +8,7 @@ mod copy;
 mod device;
 mod event;
 mod graph;
+mod graph_nodes;
 mod host;
 mod init;
 mod launch;
@@ -47,6 +48,7 @@ pub(crate) fn entries() -> impl Iterator<Item = &'static Entry> + Clone {
         event::ENTRIES,
         capture::ENTRIES,
         graph::ENTRIES,
+        graph_nodes::ENTRIES,
         module::ENTRIES,
         launch::ENTRIES,
         absent::ENTRIES,

@@ -23,24 +23,11 @@ driver_calls! {
 
 fn set(call: &Call, dst: CUdeviceptr, pattern: Pattern, count: usize, stream: CUstream) -> Answer {
     let target = order::target(stream, call.lane)?;
-    let size = pattern.bytes().len();
-    let bytes = count.checked_mul(size).ok_or(CuError::INVALID_VALUE)?;
-    if !dst.0.is_multiple_of(size) {
-        return Err(CuError::INVALID_VALUE);
-    }
-    if count == 0 {
+    if count == 0 && dst.0.is_multiple_of(pattern.bytes().len()) {
         return Ok(());
     }
-    let kind = lock(&machine()?.memory)
-        .find(dst.0)
-        .filter(|found| found.holds(dst.0, bytes))
-        .ok_or(CuError::INVALID_VALUE)?
-        .kind;
-    let submitted = target.submit(Op::Fill {
-        to: dst.0,
-        pattern,
-        count,
-    })?;
+    let (op, kind) = work(dst, pattern, count)?;
+    let submitted = target.submit(op)?;
     // Host memory is set when a plain memset returns.
     let plain = !call.base.ends_with("Async");
     match submitted {
@@ -50,6 +37,30 @@ fn set(call: &Call, dst: CUdeviceptr, pattern: Pattern, count: usize, stream: CU
         }
         _ => Ok(()),
     }
+}
+
+/// A fill as work, and what kind of memory it fills.
+pub(super) fn work(
+    dst: CUdeviceptr,
+    pattern: Pattern,
+    count: usize,
+) -> Result<(Op, Kind), CuError> {
+    let size = pattern.bytes().len();
+    let bytes = count.checked_mul(size).ok_or(CuError::INVALID_VALUE)?;
+    if !dst.0.is_multiple_of(size) {
+        return Err(CuError::INVALID_VALUE);
+    }
+    let kind = lock(&machine()?.memory)
+        .find(dst.0)
+        .filter(|found| found.holds(dst.0, bytes))
+        .ok_or(CuError::INVALID_VALUE)?
+        .kind;
+    let op = Op::Fill {
+        to: dst.0,
+        pattern,
+        count,
+    };
+    Ok((op, kind))
 }
 
 fn d8(call: &Call, dst: CUdeviceptr, value: u8, count: usize) -> Answer {

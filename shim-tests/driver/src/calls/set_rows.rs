@@ -33,6 +33,21 @@ fn set(
     stream: CUstream,
 ) -> Answer {
     let target = order::target(stream, call.lane)?;
+    let op = work(dst, pitch, pattern, (width, height))?;
+    if width == 0 || height == 0 {
+        Ok(())
+    } else {
+        target.submit(op).map(|_| ())
+    }
+}
+
+/// A fill of rows as work.
+pub(super) fn work(
+    dst: CUdeviceptr,
+    pitch: usize,
+    pattern: Pattern,
+    (width, height): (usize, usize),
+) -> Result<Op, CuError> {
     let size = pattern.bytes().len();
     let bytes = width.checked_mul(size).ok_or(CuError::INVALID_VALUE)?;
     if !dst.0.is_multiple_of(size) || (height > 1 && (pitch < bytes || !pitch.is_multiple_of(size)))
@@ -56,11 +71,7 @@ fn set(
         }
     });
     let steps = steps.collect::<Result<Vec<Op>, CuError>>()?;
-    if width == 0 || height == 0 {
-        Ok(())
-    } else {
-        target.submit(Op::Steps(steps.into())).map(|_| ())
-    }
+    Ok(Op::Steps(steps.into()))
 }
 
 fn set_d8(

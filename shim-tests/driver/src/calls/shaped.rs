@@ -43,28 +43,28 @@ struct End2d {
 
 /// `CUDA_MEMCPY3D`
 #[repr(C)]
-#[derive(Clone, Copy)]
-struct Copy3d {
-    from: End3d,
-    to: End3d,
-    width: usize,
-    height: usize,
-    depth: usize,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Copy3d {
+    pub(super) from: End3d,
+    pub(super) to: End3d,
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) depth: usize,
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
-struct End3d {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct End3d {
     x: usize,
     y: usize,
     z: usize,
     level: usize,
-    kind: u32,
-    host: usize,
-    device: usize,
+    pub(super) kind: u32,
+    pub(super) host: usize,
+    pub(super) device: usize,
     array: usize,
     reserved: usize,
-    pitch: usize,
+    pub(super) pitch: usize,
     rows: usize,
 }
 
@@ -149,6 +149,36 @@ fn rows(to: Walk, from: Walk, shape: Shape) -> Result<Vec<(Address, Address)>, C
         .collect()
 }
 
+fn steps(rows: Vec<(Address, Address)>, shape: Shape) -> Result<Vec<Op>, CuError> {
+    let step = |(to, from): (Address, Address)| {
+        Ok(Op::Copy {
+            to: resolve(to, shape.width)?,
+            from: resolve(from, shape.width)?,
+            bytes: shape.width,
+        })
+    };
+    rows.into_iter().map(step).collect()
+}
+
+/// A copy as a node of a graph has it.
+pub(super) fn work(params: &Copy3d) -> Result<Op, CuError> {
+    let shape = Shape {
+        width: params.width,
+        height: params.height,
+        depth: params.depth,
+    };
+    let rows = rows(params.to.walk(shape)?, params.from.walk(shape)?, shape)?;
+    let mut steps = steps(rows, shape)?;
+    match steps.pop() {
+        Some(only) if steps.is_empty() => Ok(only),
+        Some(last) => {
+            steps.push(last);
+            Ok(Op::Steps(steps.into()))
+        }
+        None => Err(CuError::INVALID_VALUE),
+    }
+}
+
 /// Copies row by row in one step. Pageable ends are read and written before the call returns.
 fn copy(call: &Call, to: Walk, from: Walk, shape: Shape, stream: Option<CUstream>) -> Answer {
     let rows = rows(to, from, shape)?;
@@ -162,17 +192,7 @@ fn copy(call: &Call, to: Walk, from: Walk, shape: Shape, stream: Option<CUstream
         };
     }
     let target = order::target(stream.unwrap_or(Handle::NULL), call.lane)?;
-    let step = |(to, from): (Address, Address)| {
-        Ok(Op::Copy {
-            to: resolve(to, shape.width)?,
-            from: resolve(from, shape.width)?,
-            bytes: shape.width,
-        })
-    };
-    let steps = rows
-        .into_iter()
-        .map(step)
-        .collect::<Result<Vec<Op>, CuError>>()?;
+    let steps = steps(rows, shape)?;
     let pageable = steps.iter().any(Op::touches_pageable);
     if stream.is_none() {
         capture::unsafe_call()?;

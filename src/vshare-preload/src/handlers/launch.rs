@@ -1,9 +1,7 @@
-//! Kernels, graphs and host functions.
+//! Kernels and host functions.
 #![expect(unsafe_code, reason = "reads the configuration of a launch")]
 
-use crate::cuda::{
-    CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUhostFn, CUlaunchConfig, CUresult, CUstream,
-};
+use crate::cuda::{CUDA_LAUNCH_PARAMS, CUfunction, CUhostFn, CUlaunchConfig, CUresult, CUstream};
 use crate::guard::Real;
 use crate::report;
 use crate::symbols::Entry;
@@ -138,16 +136,6 @@ pub(crate) fn launch_cooperative_kernel_multi_device(
     report::add(report::LAUNCHES, u64::from(count));
     report::add(report::LAUNCHES_UNKNOWN, u64::from(count));
     submit_to_all(entry, &streams, real)
-}
-
-pub(crate) fn graph_launch(
-    entry: Entry,
-    real: Real<'_>,
-    _graph: CUgraphExec,
-    stream: CUstream,
-) -> CUresult {
-    report::add(report::GRAPH_LAUNCHES, 1);
-    submit(entry, stream, Touches::Graph, real)
 }
 
 pub(crate) fn launch(entry: Entry, real: Real<'_>, _function: CUfunction) -> CUresult {

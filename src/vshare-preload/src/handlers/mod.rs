@@ -4,6 +4,7 @@ pub(crate) mod alloc;
 pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod copy;
+pub(crate) mod graph;
 pub(crate) mod host;
 pub(crate) mod launch;
 pub(crate) mod lookup;

@@ -203,7 +203,7 @@ pub(crate) fn after(
         Touches::Nothing | Touches::Copy { .. } => (What::Copy, None),
         Touches::Fill { .. } => (What::Fill, None),
         Touches::Kernel { function, .. } => (What::Launch, Some(function)),
-        Touches::Graph => (What::Graph, None),
+        Touches::Graph(_) => (What::Graph, None),
         Touches::Unknown => (What::Launch, None),
         // Nothing for the device.
         Touches::Host => return times::give_up(begun),
