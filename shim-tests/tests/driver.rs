@@ -66,6 +66,11 @@ fn a_capture_forbids_what_the_real_one_forbids() {
 }
 
 #[test]
+fn a_graph_tells_what_its_nodes_are_and_becomes_what_fits_it() {
+    prints("sim_graph.c", &[]);
+}
+
+#[test]
 fn rectangles_and_boxes_are_copied_and_set() {
     prints("sim_shapes.c", &[]);
 }

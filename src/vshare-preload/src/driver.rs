@@ -9,10 +9,11 @@ use crate::cuda::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphNode, CUmemLocation,
     CUmemoryPool, CUresult, CUstream,
 };
+pub(crate) mod nodes;
+
 use crate::redirect;
 use crate::report;
 use std::ffi::{CStr, c_char, c_void};
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What a call of ours comes to.
@@ -491,100 +492,6 @@ pub(crate) fn function_name(function: CUfunction) -> Option<String> {
     // program is launching the function.
     let name = unsafe { CStr::from_ptr(name) };
     Some(name.to_string_lossy().into_owned())
-}
-
-/// `CU_GRAPH_NODE_TYPE_KERNEL`, `_MEMCPY`, `_MEMSET` and `_GRAPH`.
-pub(crate) const KERNEL_NODE: u32 = 0;
-pub(crate) const COPY_NODE: u32 = 1;
-pub(crate) const FILL_NODE: u32 = 2;
-pub(crate) const CHILD_NODE: u32 = 4;
-
-/// What a kernel in a graph is called with. The parameters are in place until the node goes or is changed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KernelNode {
-    pub(crate) function: CUfunction,
-    pub(crate) params: *mut *mut c_void,
-    pub(crate) extra: *mut *mut c_void,
-}
-
-impl KernelNode {
-    pub(crate) fn of(params: &CUDA_KERNEL_NODE_PARAMS) -> Self {
-        let function = if params.func == CUfunction::NULL {
-            params.kern
-        } else {
-            params.func
-        };
-        Self {
-            function,
-            params: params.kernelParams,
-            extra: params.extra,
-        }
-    }
-
-    pub(crate) fn of_v1(params: &CUDA_KERNEL_NODE_PARAMS_v1) -> Self {
-        Self {
-            function: params.func,
-            params: params.kernelParams,
-            extra: params.extra,
-        }
-    }
-}
-
-/// A struct for the driver to fill.
-fn filled<T>(fill: impl FnOnce(*mut T) -> Answer<()>) -> Answer<T> {
-    let mut room = MaybeUninit::<T>::zeroed();
-    fill(room.as_mut_ptr())?;
-    // SAFETY: the driver has filled it; and zeros, which it was made of, are a value of each struct that is asked for here.
-    Ok(unsafe { room.assume_init() })
-}
-
-/// The nodes of a graph, if there are no more than `most`.
-pub(crate) fn graph_nodes(graph: CUgraph, most: usize) -> Answer<Vec<CUgraphNode>> {
-    let mut count = 0;
-    get_nodes(graph, std::ptr::null_mut(), &raw mut count)?;
-    if count > most {
-        return Err(CUresult::NOT_SUPPORTED);
-    }
-    let mut nodes = vec![CUgraphNode::NULL; count];
-    if count > 0 {
-        get_nodes(graph, nodes.as_mut_ptr(), &raw mut count)?;
-        nodes.truncate(count);
-    }
-    Ok(nodes)
-}
-
-/// Of which kind a node is.
-pub(crate) fn node_kind(node: CUgraphNode) -> Answer<u32> {
-    let mut kind = 0;
-    get_type(node, &raw mut kind)?;
-    Ok(kind)
-}
-
-/// The graph that a node is.
-pub(crate) fn child_graph(node: CUgraphNode) -> Answer<CUgraph> {
-    let mut graph = CUgraph::NULL;
-    get_child(node, &raw mut graph)?;
-    Ok(graph)
-}
-
-/// The kernel that a node launches. Drivers before CUDA 12 have the older form alone, and kernels of only one kind.
-pub(crate) fn kernel_node(node: CUgraphNode) -> Answer<KernelNode> {
-    match filled(|params| get_kernel(node, params)) {
-        Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => {
-            filled(|params| get_kernel_v1(node, params)).map(|params| KernelNode::of_v1(&params))
-        }
-        answer => answer.map(|params| KernelNode::of(&params)),
-    }
-}
-
-/// The copy that a node makes.
-pub(crate) fn copy_node(node: CUgraphNode) -> Answer<CUDA_MEMCPY3D> {
-    filled(|params| get_copy(node, params))
-}
-
-/// The fill that a node makes.
-pub(crate) fn fill_node(node: CUgraphNode) -> Answer<CUDA_MEMSET_NODE_PARAMS> {
-    filled(|params| get_fill(node, params))
 }
 
 /// Counts and reports a call of ours that failed, and passes its answer on.

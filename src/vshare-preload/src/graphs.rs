@@ -3,11 +3,11 @@
 //! Addresses are kept as they stand in the nodes, and mean whatever lies there when the graph is launched. What is not known of a
 //! graph (other kinds of nodes, bodies of conditional ones) is faulted in, as all is of graphs that are not known at all.
 
-use crate::captures;
 use crate::cuda::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
-use crate::driver::{self, KernelNode};
+use crate::driver::nodes::{self, Kernel};
 use crate::lock::Lock;
 use crate::touches::{self, Access};
+use crate::{captures, driver};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use vshare_core::history::mix;
@@ -169,14 +169,14 @@ impl Names {
     }
 
     /// Of a kernel.
-    pub(crate) fn of_kernel(node: KernelNode) -> Self {
+    pub(crate) fn of_kernel(node: Kernel) -> Self {
         let mut names = Self::default();
         names.add_kernel(node);
         names
     }
 
-    fn add_kernel(&mut self, node: KernelNode) {
-        let KernelNode {
+    fn add_kernel(&mut self, node: Kernel) {
+        let Kernel {
             function,
             params,
             extra,
@@ -212,7 +212,7 @@ impl Names {
 
 fn read(graph: CUgraph) -> Option<Exec> {
     let mut reader = Reader::new();
-    let found = driver::graph_nodes(graph, MOST_NODES).ok()?;
+    let found = nodes::of(graph, MOST_NODES).ok()?;
     reader.begin(found.len())?;
     let mut nodes = Vec::new();
     for node in found {
@@ -253,7 +253,7 @@ impl Reader {
     }
 
     fn add_graph(&mut self, graph: CUgraph, names: &mut Names, depth: usize) -> Option<()> {
-        let Ok(nodes) = driver::graph_nodes(graph, MOST_NODES) else {
+        let Ok(nodes) = nodes::of(graph, MOST_NODES) else {
             return Some(());
         };
         self.begin(nodes.len())?;
@@ -265,25 +265,25 @@ impl Reader {
 
     fn add_node(&mut self, node: CUgraphNode, names: &mut Names, depth: usize) -> Option<()> {
         let before = names.len();
-        match driver::node_kind(node) {
-            Ok(driver::KERNEL_NODE) => {
-                if let Ok(kernel) = driver::kernel_node(node) {
+        match nodes::kind(node) {
+            Ok(nodes::KERNEL) => {
+                if let Ok(kernel) = nodes::kernel(node) {
                     self.signature = mix(self.signature, kernel.function.0 as u64);
                     names.add_kernel(kernel);
                 }
             }
-            Ok(driver::COPY_NODE) => {
-                if let Ok(copy) = driver::copy_node(node) {
+            Ok(nodes::COPY) => {
+                if let Ok(copy) = nodes::copy(node) {
                     names.sure.append(&mut Names::of_copy(&copy).sure);
                 }
             }
-            Ok(driver::FILL_NODE) => {
-                if let Ok(fill) = driver::fill_node(node) {
+            Ok(nodes::FILL) => {
+                if let Ok(fill) = nodes::fill(node) {
                     names.sure.push(fill.dst.0);
                 }
             }
-            Ok(driver::CHILD_NODE) if depth < DEEPEST => {
-                if let Ok(child) = driver::child_graph(node) {
+            Ok(nodes::CHILD) if depth < DEEPEST => {
+                if let Ok(child) = nodes::child(node) {
                     return self.add_graph(child, names, depth + 1);
                 }
             }

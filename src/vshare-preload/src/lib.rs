@@ -10,7 +10,8 @@
 //! | `handlers` | what happens in each intercepted call |
 //! | `work`, `touches` | everything that is submitted to a stream, and what it names |
 //! | `memory`, `setup`, `pools`, `elsewhere`, `host_ranges` | allocating and freeing; making arenas and extents; stream-ordered pools; what the pool does not hold |
-//! | `streams`, `captures` | the order between streams and how far each has come; graphs being recorded |
+//! | `streams` | the order between streams and how far each has come |
+//! | `captures`, `graphs` | graphs being recorded; what executable ones name |
 //! | `engine`, `mover`, `road` | what work needs is there when it starts; the thread that makes room; how memory moves |
 //! | `process`, `arenas`, `report` | the one global and its life; one arena for each context; counters and records |
 //! | `recording` | what the program does, written to a file for `vshare sim` |

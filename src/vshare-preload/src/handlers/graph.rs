@@ -6,7 +6,7 @@ use crate::cuda::{
     CUDA_MEMSET_NODE_PARAMS, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
     CUresult, CUstream,
 };
-use crate::driver::{self, KernelNode};
+use crate::driver::nodes::{self, Kernel};
 use crate::graphs::{self, Names};
 use crate::guard::Real;
 use crate::report;
@@ -99,7 +99,7 @@ pub(crate) fn exec_kernel_node_set_params_v1(
     setting(exec, node, real, || {
         // SAFETY: the driver has just read the struct, too; a null one it refuses.
         let params = unsafe { params.as_ref() }?;
-        Some(Names::of_kernel(KernelNode::of_v1(params)))
+        Some(Names::of_kernel(Kernel::of_v1(params)))
     })
 }
 
@@ -160,16 +160,16 @@ pub(crate) fn exec_node_set_params(
         let given = unsafe { params.as_ref() }?;
         let of_kind = (&raw const given.__bindgen_anon_1).cast::<c_void>();
         match given.type_ {
-            driver::KERNEL_NODE => kernel(of_kind.cast()),
-            driver::COPY_NODE => {
+            nodes::KERNEL => kernel(of_kind.cast()),
+            nodes::COPY => {
                 // SAFETY: the kind says that this is what stands here.
                 let copy = unsafe { of_kind.cast::<CUDA_MEMCPY_NODE_PARAMS>().as_ref() }?;
                 Some(Names::of_copy(&copy.copyParams))
             }
             // What newer structs add comes behind.
-            driver::FILL_NODE => fill(of_kind.cast()),
+            nodes::FILL => fill(of_kind.cast()),
             // SAFETY: the kind says that a handle stands here first.
-            driver::CHILD_NODE => Names::of_graph(unsafe { of_kind.cast::<CUgraph>().read() }),
+            nodes::CHILD => Names::of_graph(unsafe { of_kind.cast::<CUgraph>().read() }),
             _ => Some(Names::default()),
         }
     })
@@ -178,7 +178,7 @@ pub(crate) fn exec_node_set_params(
 fn kernel(params: *const CUDA_KERNEL_NODE_PARAMS) -> Option<Names> {
     // SAFETY: the driver has just read the struct, too; a null one it refuses.
     let params = unsafe { params.as_ref() }?;
-    Some(Names::of_kernel(KernelNode::of(params)))
+    Some(Names::of_kernel(Kernel::of(params)))
 }
 
 fn fill(params: *const CUDA_MEMSET_NODE_PARAMS) -> Option<Names> {
