@@ -102,3 +102,15 @@ fn what_is_published_names_the_device_that_is_used_d14() {
         assert_eq!(device.uuid[15].to_string(), used, "{device:?}");
     }
 }
+
+/// What holds its room is its own: nothing that another device's moves would change.
+#[test]
+fn work_that_needs_more_than_fits_does_not_wait_for_another_devices_moves() {
+    let env = [
+        ("VSHARE_BUDGET", "16MiB"),
+        ("VSHARE_POLICY", "lru"),
+        ("SIMCUDA_DEVICES", "2"),
+    ];
+    let outcome = Bench::new("queued").shimmed(&["needs"], &env);
+    assert_eq!(outcome.printed(), "it waited for nothing that is none of its own\n");
+}

@@ -40,7 +40,7 @@ fn a_move_that_is_queued_when_its_context_ends_is_not_made_in_the_next_one() {
         ("VSHARE_POLICY", "lru"),
         ("SIMCUDA_DEVICES", "2"),
     ];
-    let (segment, outcome) = segment_of_all(&bench, &[], env);
+    let (segment, outcome) = segment_of_all(&bench, &["ends"], env);
     assert!(
         outcome.stderr.ends_with("what came again is whole\n"),
         "{outcome:?}"

@@ -91,11 +91,6 @@ impl Crew {
         (threads * 2).saturating_sub(busy)
     }
 
-    /// Whether nothing is to be done or under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.jobs.lock().is_empty() && self.working.load(Ordering::SeqCst) == 0
-    }
-
     /// Gives it jobs, to be done before all others if somebody waits for them.
     pub(crate) fn push(&self, jobs: Vec<Job>, first: bool) {
         {

@@ -302,8 +302,6 @@ fn let_leave(visit: &Arc<Visit>) -> Next {
             return Next::Asked;
         }
         let hurried = is_hurried(context);
-        // Before planning: what is moving now may leave when it has come.
-        let rests = crew::OUT.is_idle() && crew::IN.is_idle();
         match plan(context, need.more, hurried) {
             Leave::Drop(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
@@ -317,7 +315,7 @@ fn let_leave(visit: &Arc<Visit>) -> Next {
             }
             Leave::Wait(tick) => return wait(context, tick),
             Leave::Nothing => {
-                if need.more > 0 && rests {
+                if need.more > 0 && need.rests {
                     answer(context, true);
                 }
                 return Next::Asked;
@@ -456,6 +454,8 @@ struct Need {
     now: u64,
     /// Not on their way, either.
     more: u64,
+    /// Whether nothing moves in the arena: else, what moves now may leave when it has come.
+    rests: bool,
 }
 
 impl Need {
@@ -476,6 +476,7 @@ impl Need {
         Self {
             now,
             more: now.saturating_sub(residency.leaving()),
+            rests: !residency.is_moving(),
         }
     }
 }

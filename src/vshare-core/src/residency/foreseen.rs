@@ -35,6 +35,12 @@ impl Residency {
         self.leaving
     }
 
+    /// Whether any page is on its way, in or out.
+    #[must_use]
+    pub const fn is_moving(&self) -> bool {
+        self.leaving + self.arriving > 0
+    }
+
     /// Pages of blocks that are neither on the device nor on their way there.
     #[must_use]
     pub const fn lacking(&self) -> u64 {
