@@ -225,6 +225,25 @@ fn an_event_of_a_failure_names_the_device_d22() {
     }
 }
 
+/// The threads that move memory have no context of their own.
+#[test]
+fn an_event_of_a_move_that_failed_names_the_device_whose_memory_it_was_d22() {
+    let bench = Bench::new("device");
+    for rule in ["cuMemPrefetchAsync:9+:2", "UVM_MIGRATE:16+:2"] {
+        let env = [
+            ("SIMCUDA_DEVICES", "3"),
+            ("SIMCUDA_UVM", if rule.starts_with("UVM") { "1" } else { "0" }),
+            ("VSHARE_BUDGET", "6MiB"),
+            ("SIMCUDA_FAIL", rule),
+        ];
+        let found = failures(&bench, &["only", "2"], &env);
+        assert!(!found.is_empty(), "{rule}");
+        for (call, _, device, _) in found {
+            assert_eq!(device, 2, "{call} {rule}");
+        }
+    }
+}
+
 #[test]
 fn an_event_of_an_extent_refused_names_the_call_that_was_made_d22() {
     let bench = Bench::new("limit");

@@ -496,10 +496,22 @@ pub(crate) fn function_name(function: CUfunction) -> Option<String> {
 
 /// Counts and reports a call of ours that failed, and passes its answer on.
 pub(crate) fn noted<T>(call: &'static str, bytes: u64, answer: Answer<T>) -> Answer<T> {
+    match answer {
+        Ok(_) => answer,
+        Err(_) => noted_of(current_device().unwrap_or(CUdevice(0)), call, bytes, answer),
+    }
+}
+
+/// The same in a thread that may have no context: of which device's memory it was.
+pub(crate) fn noted_of<T>(
+    device: CUdevice,
+    call: &'static str,
+    bytes: u64,
+    answer: Answer<T>,
+) -> Answer<T> {
     if let Err(code) = answer
         && code != CUresult::DEINITIALIZED
     {
-        let device = current_device().unwrap_or(CUdevice(0));
         report::driver_failed(call, code, bytes, device);
     }
     answer

@@ -108,21 +108,20 @@ pub(crate) fn order(context: CUcontext, key: Key) {
 
 /// Waits for the moves to the device that were begun before.
 pub(crate) fn wait(context: CUcontext) {
-    let inward = process::state().arenas.of(context).map(|o| o.inward);
-    // An arena of device memory has no streams of ours, and nothing moves.
-    let Some(inward) = inward.filter(|&stream| stream != CUstream::NULL) else {
+    let Some(visit) = Visit::begin(context) else {
         return;
     };
-    if let Some(visit) = Visit::begin(context) {
-        wait_in(&visit, inward);
+    // An arena of device memory has no streams of ours, and nothing moves.
+    if let Some(way) = Way::of(&visit).filter(|way| way.inward != CUstream::NULL) {
+        wait_in(&visit, way);
     }
 }
 
-fn wait_in(visit: &Visit, inward: CUstream) {
+fn wait_in(visit: &Visit, way: Way) {
     let waited = driver::outside_captures(|| {
-        driver::in_context(visit.context(), || driver::stream_synchronize(inward))
+        driver::in_context(visit.context(), || driver::stream_synchronize(way.inward))
     });
-    _ = driver::noted("cuStreamSynchronize", 0, waited);
+    _ = driver::noted_of(way.device, "cuStreamSynchronize", 0, waited);
 }
 
 /// How many threads move pages of an arena in one direction.
@@ -179,7 +178,7 @@ pub(crate) fn bring_run(visit: &Visit, run: Run, with_data: bool, until: Until) 
     let start = clock::nanoseconds();
     let mut moved = driver::outside_captures(|| promote(context, way, address, bytes));
     if moved == Ok(Move::Begun) && until == Until::Made {
-        wait_in(visit, way.inward);
+        wait_in(visit, way);
         moved = Ok(Move::Made);
     }
     arrived(context, run, moved);
@@ -207,20 +206,19 @@ pub(crate) fn bring_run(visit: &Visit, run: Run, with_data: bool, until: Until) 
 fn promote(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<Move> {
     if let Some(direct) = way.road.direct() {
         let moved = direct.promote(address, bytes);
-        if was_direct("UVM_MIGRATE", bytes, moved) {
+        if was_direct(way.device, "UVM_MIGRATE", bytes, moved) {
             return Ok(Move::Made);
         }
     }
     let moved = driver::in_context(context, || {
         driver::prefetch(address, bytes, To::Device(way.device), way.inward)
     });
-    driver::noted("cuMemPrefetchAsync", bytes, moved).map(|()| Move::Begun)
+    driver::noted_of(way.device, "cuMemPrefetchAsync", bytes, moved).map(|()| Move::Begun)
 }
 
 /// Whether the direct road has done what it was asked for. If not, it is never asked again.
-fn was_direct(call: &'static str, bytes: u64, answer: Result<(), Refused>) -> bool {
+fn was_direct(device: CUdevice, call: &'static str, bytes: u64, answer: Result<(), Refused>) -> bool {
     if let Err(refused) = answer {
-        let device = driver::current_device().unwrap_or(CUdevice(0));
         report::driver_failed(call, refused.code(), bytes, device);
         uvm::give_up();
         return false;
@@ -276,7 +274,7 @@ pub(crate) fn evict(visit: &Visit, run: Run) {
 fn send(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<()> {
     if let Some(direct) = way.road.direct() {
         let moved = direct.evict(address, bytes);
-        if was_direct("UVM_MIGRATE", bytes, moved) {
+        if was_direct(way.device, "UVM_MIGRATE", bytes, moved) {
             return Ok(());
         }
     }
@@ -285,7 +283,7 @@ fn send(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<()> {
         // For the case that the driver deferred the move.
         driver::stream_synchronize(way.outward)
     });
-    driver::noted("cuMemPrefetchAsync", bytes, moved)
+    driver::noted_of(way.device, "cuMemPrefetchAsync", bytes, moved)
 }
 
 /// Gives up pages that nobody will read, without copying them. The driver keeps them on a list from
@@ -294,13 +292,17 @@ fn send(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<()> {
 pub(crate) fn drop_pages(visit: &Visit, run: Run) {
     let context = visit.context();
     let start = clock::nanoseconds();
-    let dropped = match (Way::of(visit), span(context, run)) {
+    let way = Way::of(visit);
+    let dropped = match (way, span(context, run)) {
         (Some(way), Some(span)) => discard(context, way, span).map(|()| span.1),
         _ => Err(CUresult::INVALID_CONTEXT),
     };
     let dropped = match dropped {
         Err(CUresult::NOT_FOUND | CUresult::NOT_SUPPORTED) => dropped,
-        other => driver::noted("cuMemDiscardBatchAsync", 0, other),
+        other => match way {
+            Some(way) => driver::noted_of(way.device, "cuMemDiscardBatchAsync", 0, other),
+            None => other,
+        },
     };
     if dropped.is_err()
         && let Some(owned) = process::state().arenas.of(context)
@@ -316,7 +318,7 @@ pub(crate) fn drop_pages(visit: &Visit, run: Run) {
 
 fn discard(context: CUcontext, way: Way, (address, bytes): (u64, u64)) -> Answer<()> {
     if let Some(direct) = way.road.direct().filter(|direct| direct.can_discard())
-        && was_direct("UVM_DISCARD", bytes, direct.discard(address, bytes))
+        && was_direct(way.device, "UVM_DISCARD", bytes, direct.discard(address, bytes))
     {
         return Ok(());
     }
