@@ -112,5 +112,8 @@ fn work_that_needs_more_than_fits_does_not_wait_for_another_devices_moves() {
         ("SIMCUDA_DEVICES", "2"),
     ];
     let outcome = Bench::new("queued").shimmed(&["needs"], &env);
-    assert_eq!(outcome.printed(), "it waited for nothing that is none of its own\n");
+    assert_eq!(
+        outcome.printed(),
+        "it waited for nothing that is none of its own\n"
+    );
 }

@@ -232,7 +232,10 @@ fn an_event_of_a_move_that_failed_names_the_device_whose_memory_it_was_d22() {
     for rule in ["cuMemPrefetchAsync:9+:2", "UVM_MIGRATE:16+:2"] {
         let env = [
             ("SIMCUDA_DEVICES", "3"),
-            ("SIMCUDA_UVM", if rule.starts_with("UVM") { "1" } else { "0" }),
+            (
+                "SIMCUDA_UVM",
+                if rule.starts_with("UVM") { "1" } else { "0" },
+            ),
             ("VSHARE_BUDGET", "6MiB"),
             ("SIMCUDA_FAIL", rule),
         ];

@@ -66,6 +66,8 @@ pub(crate) struct Owned {
     pub(crate) failures: u64,
     /// Whether pages could not leave since the mover last looked.
     pub(crate) cannot_leave: bool,
+    /// Whether something waits for room that the mover no longer looks for.
+    pub(crate) waits: bool,
     /// The program's last operation that the mover has seen, and when it saw it: nanoseconds.
     pub(crate) place: Option<u64>,
     pub(crate) placed: u64,

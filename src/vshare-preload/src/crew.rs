@@ -30,11 +30,19 @@ pub(crate) enum Job {
     Plan(CUcontext, Box<Outlook>),
 }
 
+/// Whether somebody waits for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    Awaited,
+    Ahead,
+}
+
 /// Threads that do the same kind of work.
 #[derive(Debug)]
 pub(crate) struct Crew {
     name: &'static str,
-    jobs: Lock<VecDeque<Job>>,
+    /// Those that somebody waits for come first.
+    jobs: Lock<VecDeque<(Job, Urgency)>>,
     threads: Lock<Vec<Thread>>,
     started: AtomicBool,
     working: AtomicUsize,
@@ -92,29 +100,34 @@ impl Crew {
     }
 
     /// Gives it jobs, to be done before all others if somebody waits for them.
-    pub(crate) fn push(&self, jobs: Vec<Job>, first: bool) {
+    pub(crate) fn push(&self, jobs: Vec<Job>, urgency: Urgency) {
         {
             let mut queue = self.jobs.lock();
-            if first {
-                jobs.into_iter().rev().for_each(|job| queue.push_front(job));
-            } else {
-                queue.extend(jobs);
+            let jobs = jobs.into_iter().map(|job| (job, urgency));
+            match urgency {
+                Urgency::Awaited => jobs.rev().for_each(|job| queue.push_front(job)),
+                Urgency::Ahead => queue.extend(jobs),
             }
         }
         self.threads.lock().iter().for_each(Thread::unpark);
     }
 
-    /// Does one job in the calling thread, if there is one.
+    /// Does one job that somebody waits for in the calling thread, if there is one.
     pub(crate) fn help(&self) -> bool {
+        self.do_one(|urgency| urgency == Urgency::Awaited)
+    }
+
+    fn do_one(&self, which: impl Fn(Urgency) -> bool) -> bool {
         let job = {
             let mut queue = self.jobs.lock();
-            let job = queue.pop_front();
+            let next = queue.front().is_some_and(|&(_, urgency)| which(urgency));
+            let job = next.then(|| queue.pop_front()).flatten();
             if job.is_some() {
                 self.working.fetch_add(1, Ordering::SeqCst);
             }
             job
         };
-        let Some(job) = job else {
+        let Some((job, _)) = job else {
             return false;
         };
         if STOPPING.load(Ordering::SeqCst) {
@@ -136,7 +149,7 @@ impl Crew {
         driver::leave_captures();
         let mut looks = 0;
         loop {
-            if self.help() {
+            if self.do_one(|_| true) {
                 looks = 0;
             } else if looks < LOOKS {
                 looks += 1;

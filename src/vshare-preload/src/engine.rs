@@ -63,6 +63,7 @@ pub(crate) fn before(names: &Names<'_>, key: Key, tick: u64) -> Prepared {
         owned.arena.prepare(blocks, tick);
         let (sure, maybe) = blocks.split_at_checked(*certain).unwrap_or((blocks, &[]));
         owned.arena.note_work(names.signature, sure, maybe);
+        wakes |= std::mem::take(&mut owned.waits);
         wakes |= owned.arena.is_due() || mover::is_needed(owned);
         let residency = owned.arena.residency();
         bytes += blocks

@@ -6,7 +6,7 @@
 
 use crate::arenas::Owned;
 use crate::clock::{self, Deadline, wait_until};
-use crate::crew::{self, Job};
+use crate::crew::{self, Job, Urgency};
 use crate::cuda::CUcontext;
 use crate::lock::Lock;
 use crate::visits::Visit;
@@ -32,6 +32,9 @@ const LONGEST_PAUSE: Duration = Duration::from_micros(320);
 
 /// For so long a program has submitted nothing when it counts as waiting.
 const RESTS_NS: u64 = 200_000;
+
+/// After so long without work it is no longer looked after.
+const LONG_REST_NS: u64 = 20_000_000;
 
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
@@ -163,7 +166,7 @@ pub(crate) fn bring(context: CUcontext, fetch: &Fetch) -> Brought {
     };
     let mut all = jobs(&fetch.populate, false);
     all.append(&mut jobs(&fetch.promote, true));
-    crew::IN.push(all, true);
+    crew::IN.push(all, Urgency::Awaited);
     // Those that are under way are waited for like any other move.
     while crew::IN.help() {}
     match failures() == before {
@@ -306,12 +309,12 @@ fn let_leave(visit: &Arc<Visit>) -> Next {
             Leave::Drop(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
                 let jobs = pieces.map(|run| Job::Drop(Arc::clone(visit), run));
-                crew::OUT.push(jobs.collect(), false);
+                crew::OUT.push(jobs.collect(), Urgency::Ahead);
             }
             Leave::Evict(runs) => {
                 let pieces = runs.into_iter().flat_map(road::pieces);
                 let jobs = pieces.map(|run| Job::Out(Arc::clone(visit), run));
-                crew::OUT.push(jobs.collect(), false);
+                crew::OUT.push(jobs.collect(), Urgency::Ahead);
             }
             Leave::Wait(tick) => return wait(context, tick),
             Leave::Nothing => {
@@ -329,6 +332,16 @@ fn let_leave(visit: &Arc<Visit>) -> Next {
     }
 }
 
+/// For how long the program has submitted nothing in an arena, as far as this thread has seen: nanoseconds.
+fn rest(owned: &mut Owned) -> u64 {
+    let now = clock::nanoseconds();
+    let place = owned.arena.foresight().map(|f| f.history().last());
+    if place != owned.place {
+        (owned.place, owned.placed) = (place, now);
+    }
+    now - owned.placed
+}
+
 /// The next to leave is in use until the work up to `tick` has ended.
 fn wait(context: CUcontext, tick: u64) -> Next {
     // Before anything else: while two arenas are waited for, this may be the only look.
@@ -343,12 +356,7 @@ fn wait(context: CUcontext, tick: u64) -> Next {
         return Next::Soon;
     }
     if owned.wanted == 0 && owned.arena.is_planned() {
-        let now = clock::nanoseconds();
-        let place = owned.arena.foresight().map(|f| f.history().last());
-        if place != owned.place {
-            (owned.place, owned.placed) = (place, now);
-        }
-        let rests = now - owned.placed > RESTS_NS;
+        let rests = rest(owned) > RESTS_NS;
         drop(state);
         if rests {
             // It may be waiting for its last work, behind which it has set no mark.
@@ -398,8 +406,11 @@ fn let_come(visit: &Arc<Visit>, threads: usize) -> Next {
             let fetch = owned.arena.next_in(road::PIECE);
             if fetch.promote.is_empty() {
                 let waits = owned.arena.waits_for_room();
+                // The next work wakes this thread if none has come for long.
+                owned.waits = waits && rest(owned) > LONG_REST_NS;
+                let looks = waits && !owned.waits;
                 drop(state);
-                if waits {
+                if looks {
                     // Memory that the program frees makes room, once the work that uses it has ended.
                     streams::poll();
                     return Next::Soon;
@@ -413,7 +424,7 @@ fn let_come(visit: &Arc<Visit>, threads: usize) -> Next {
         report::add(report::FORESEEN_BYTES, pages * PAGE);
         let runs = fetch.promote.iter();
         let jobs = runs.map(|&run| Job::In(Arc::clone(visit), run, true));
-        crew::IN.push(jobs.collect(), false);
+        crew::IN.push(jobs.collect(), Urgency::Ahead);
     }
 }
 
@@ -426,7 +437,7 @@ fn look_ahead(context: CUcontext) {
     if let Some(outlook) = owned.arena.begin_plan() {
         drop(state);
         if crew::PLAN.start(1) {
-            crew::PLAN.push(vec![Job::Plan(context, Box::new(outlook))], false);
+            crew::PLAN.push(vec![Job::Plan(context, Box::new(outlook))], Urgency::Ahead);
         } else if let Some(owned) = process::state().arenas.of(context) {
             owned.arena.install(None);
         }

@@ -217,7 +217,12 @@ fn promote(context: CUcontext, way: Way, address: u64, bytes: u64) -> Answer<Mov
 }
 
 /// Whether the direct road has done what it was asked for. If not, it is never asked again.
-fn was_direct(device: CUdevice, call: &'static str, bytes: u64, answer: Result<(), Refused>) -> bool {
+fn was_direct(
+    device: CUdevice,
+    call: &'static str,
+    bytes: u64,
+    answer: Result<(), Refused>,
+) -> bool {
     if let Err(refused) = answer {
         report::driver_failed(call, refused.code(), bytes, device);
         uvm::give_up();
@@ -318,7 +323,12 @@ pub(crate) fn drop_pages(visit: &Visit, run: Run) {
 
 fn discard(context: CUcontext, way: Way, (address, bytes): (u64, u64)) -> Answer<()> {
     if let Some(direct) = way.road.direct().filter(|direct| direct.can_discard())
-        && was_direct(way.device, "UVM_DISCARD", bytes, direct.discard(address, bytes))
+        && was_direct(
+            way.device,
+            "UVM_DISCARD",
+            bytes,
+            direct.discard(address, bytes),
+        )
     {
         return Ok(());
     }

@@ -111,6 +111,7 @@ fn make(context: CUcontext) -> Answer<Owned> {
         patience: None,
         failures: 0,
         cannot_leave: false,
+        waits: false,
         place: None,
         placed: 0,
         fences: Vec::new(),
