@@ -49,7 +49,7 @@ class Run:
     kind: str  # native, room, tight
     allocator: str
     steps: int
-    policy: str = "lru"
+    policy: str = "auto"
     seed: int = 0
     batch: int = 0
     seconds: float = 15  # expected, start-up included
@@ -57,7 +57,7 @@ class Run:
     @property
     def name(self):
         parts = [self.model, self.kind, self.allocator]
-        if self.policy != "lru":
+        if self.policy != "auto":
             parts.append(self.policy)
         if self.seed:
             parts.append(f"seed{self.seed}")
@@ -87,6 +87,7 @@ def all_runs():
         add("tight", "caching", 20, 20)
         add("tight", "async", 50, 27)
         add("tight", "uncached", 20, 17)
+        add("tight", "async", 20, 20, policy="lru")
         add("tight", "caching", 12, 24, policy="demand")
         add("tight", "async", 12, 25, policy="demand")
         add("native", "caching", 20, 11, seed=1)
