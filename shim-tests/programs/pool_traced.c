@@ -94,6 +94,19 @@ int main(int argc, char **argv) {
         OK(fill(five, 1, 10, stream));
         OK(spin(3000, stream));
         OK(cuCtxSynchronize());
+    } else if (!strcmp(how, "chunks")) {
+        // Two chunks of small blocks, which go when work that could use them has ended: but one, which is kept for the next.
+        CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+        CUdeviceptr all[16];
+        for (int i = 0; i < 16; i++)
+            all[i] = block(MIB - 1000);
+        OK(fill(all[0], 1, 10, stream));
+        OK(fill(all[1], 1, 10, other));
+        OK(fill(all[0], 1, 10, stream));
+        for (int i = 0; i < 16; i++)
+            OK(cuMemFree_v2(all[i]));
+        OK(cuCtxSynchronize());
+        OK(cuCtxSynchronize());
     } else if (!strcmp(how, "moves")) {
         HOLDS(!chdir("/"));
         OK(fill(paged(5), 1, 10, stream));

@@ -122,6 +122,16 @@ fn blocks_of_two_contexts_are_told_apart_and_go_with_theirs() {
     assert_eq!(told(whole(&trace)), wanted);
 }
 
+/// Not when the program next allocates, perhaps never.
+#[test]
+fn a_chunk_of_small_blocks_goes_when_it_is_free() {
+    let (outcome, trace) = Bench::new("traced").traced(&["chunks"], &[]);
+    outcome.printed();
+    let told = told(whole(&trace));
+    assert_eq!(told[..2], ["alloc 4", "alloc 4"]);
+    assert_eq!(told.last().unwrap(), "free 4");
+}
+
 /// Programs that do all sorts of things print what they print without it, and the recording is good and whole.
 #[test]
 fn a_recorded_run_does_what_one_that_is_not_does() {
