@@ -3,6 +3,7 @@
 #include "pool_check.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 static CUstream stream;
 
@@ -25,6 +26,8 @@ static void known(void) {
     OK(launch("add_u32", stream, adds));
     OK(launch("add_u32", stream, same));
     OK(cuLaunchHostFunc(stream, on_host, NULL));
+    // Others have had work, so that this does not wait for all.
+    OK(cuStreamSynchronize(stream));
     // Refused, and so never done.
     ANSWERS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function("nop"), 0, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
     OK(cuCtxSynchronize());
@@ -90,6 +93,37 @@ int main(int argc, char **argv) {
         CUdeviceptr five = paged(5);
         OK(fill(five, 1, 10, stream));
         OK(spin(3000, stream));
+        OK(cuCtxSynchronize());
+    } else if (!strcmp(how, "chunks")) {
+        // Two chunks of small blocks, which go when work that could use them has ended: but one, which is kept for the next.
+        CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+        CUdeviceptr all[16];
+        for (int i = 0; i < 16; i++)
+            all[i] = block(MIB - 1000);
+        OK(fill(all[0], 1, 10, stream));
+        OK(fill(all[1], 1, 10, other));
+        OK(fill(all[0], 1, 10, stream));
+        for (int i = 0; i < 16; i++)
+            OK(cuMemFree_v2(all[i]));
+        OK(cuCtxSynchronize());
+        OK(cuCtxSynchronize());
+    } else if (!strcmp(how, "moves")) {
+        HOLDS(!chdir("/"));
+        OK(fill(paged(5), 1, 10, stream));
+        OK(cuCtxSynchronize());
+    } else if (!strcmp(how, "forks")) {
+        OK(fill(paged(5), 1, 10, stream));
+        OK(cuCtxSynchronize());
+        pid_t child = fork();
+        if (!child) {
+            // It has nothing to wait for at its end.
+            alarm(5);
+            exit(7);
+        }
+        int status;
+        HOLDS(waitpid(child, &status, 0) == child);
+        HOLDS(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        OK(mix(paged(6), 10, 1, stream));
         OK(cuCtxSynchronize());
     } else if (!strcmp(how, "contexts")) {
         // Blocks of two contexts have the same numbers there; those of the first go with it.

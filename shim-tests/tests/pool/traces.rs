@@ -122,6 +122,16 @@ fn blocks_of_two_contexts_are_told_apart_and_go_with_theirs() {
     assert_eq!(told(whole(&trace)), wanted);
 }
 
+/// Not when the program next allocates, perhaps never.
+#[test]
+fn a_chunk_of_small_blocks_goes_when_it_is_free() {
+    let (outcome, trace) = Bench::new("traced").traced(&["chunks"], &[]);
+    outcome.printed();
+    let told = told(whole(&trace));
+    assert_eq!(told[..2], ["alloc 4", "alloc 4"]);
+    assert_eq!(told.last().unwrap(), "free 4");
+}
+
 /// Programs that do all sorts of things print what they print without it, and the recording is good and whole.
 #[test]
 fn a_recorded_run_does_what_one_that_is_not_does() {
@@ -263,7 +273,32 @@ fn a_forked_child_leaves_the_recording_to_its_parent() {
     }
 }
 
-/// A run without it ends; what had been recorded is there, and not taken for the whole.
+#[test]
+fn a_forked_child_ends_without_waiting_for_a_writer_that_it_does_not_have() {
+    let (outcome, trace) = Bench::new("traced").traced(&["forks"], &[]);
+    assert_eq!(outcome.printed(), "done\n");
+    let wanted = [
+        "alloc 5",
+        "fill_u32 [5]",
+        "sync",
+        "alloc 6",
+        "mix [6]",
+        "sync",
+    ];
+    assert_eq!(told(whole(&trace)), wanted);
+}
+
+/// Which directory it has when it first takes memory is the program's affair.
+#[test]
+fn a_name_without_a_directory_is_one_where_the_program_was_started() {
+    let bench = Bench::new("traced");
+    let run = bench.run(&["moves"], &[("VSHARE_TRACE", "here")]);
+    let run = run.within(bench.dir.path()).preload(&[&shim_tests::shim()]);
+    assert_eq!(run.go().printed(), "done\n");
+    whole(&read(&bench.file("here").0));
+}
+
+/// What had been recorded is there, and is not taken for the whole.
 #[test]
 fn a_process_that_does_not_end_by_exit_leaves_a_trace_that_is_good_and_not_whole() {
     for (how, end) in [("quits", End::Code(3)), ("dies", End::Signal(9))] {

@@ -42,7 +42,7 @@ pub(super) enum Time {
 
 pub(super) fn begin(key: Key) -> Begun {
     let when = clock::nanoseconds();
-    let wanted = process::config().trace_times && !captures::any();
+    let wanted = process::config().trace_times && !captures::any_soon();
     let context = wanted.then(driver::current_context).flatten();
     let event = context.and_then(|context| Some((context, record(context, key)?)));
     Begun { when, event }
@@ -54,7 +54,7 @@ pub(super) fn end(begun: &Begun, key: Key) -> (CUcontext, (u64, u64)) {
     let Some((context, first)) = begun.event else {
         return none;
     };
-    let last = if captures::any() {
+    let last = if captures::any_soon() {
         None
     } else {
         record(context, key)
