@@ -106,7 +106,7 @@ fn every_pattern_is_replayed_under_every_policy() {
         let sheets = json(&["--generate", pattern, "--budget", "50%"]);
         let policies = sheets.pointer("/0/budgets/0/policies").unwrap();
         let policies = policies.as_array().unwrap();
-        assert_eq!(policies.len(), 3, "{pattern}");
+        assert_eq!(policies.len(), 4, "{pattern}");
         for policy in policies {
             let moves = number(policy, "/in_bytes") + number(policy, "/remote_bytes");
             assert!(moves > 0, "{pattern}: {policy}");
