@@ -70,7 +70,7 @@ const KNOWN: [&str; 19] = [
     "alloc 10",
     "fill_u32 [10]",
     "free 10",
-    "graph []",
+    "graph [5]",
     "sync",
 ];
 
