@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 
 use crate::{Scratch, skip, stderr, stdout, vshare};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "run",
     "stats",
+    "sim",
     "ps",
     "top",
     "log",
