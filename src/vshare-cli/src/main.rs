@@ -68,9 +68,9 @@ enum Command {
     /// Serve metrics for Prometheus, or write them to a file
     Metrics(metrics::Options),
     /// Write what happened in a process for Perfetto or Chrome
-    Trace(trace::Options),
+    Trace(recording::Request),
     /// Write what a process held, moved and waited for as one HTML file
-    Report(report::Options),
+    Report(recording::Request),
     /// Look whether vshare can work here, and say what to do where it cannot
     Doctor(doctor::Options),
     /// Print completions for a shell

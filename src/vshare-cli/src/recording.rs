@@ -2,6 +2,8 @@
 //!
 //! A ring alone remembers 960 events, which a busy process writes in moments. Who wants more follows it.
 
+use std::path::{Display, Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use vshare_shm::Record;
@@ -10,9 +12,9 @@ use vshare_shm::process::Liveness;
 use vshare_shm::reader::{Event, Segment};
 
 use crate::interrupt::Interrupt;
-use crate::segments::goes_on;
+use crate::segments::{Place, goes_on};
 use crate::snapshot::Snapshot;
-use crate::{Failure, say};
+use crate::{Failure, print, say, write_whole};
 
 /// How often a process is looked at while it is followed.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -29,6 +31,44 @@ pub(crate) struct Span {
     /// Record until the process ends (Ctrl-C ends it)
     #[arg(short, long, conflicts_with = "seconds")]
     follow: bool,
+}
+
+/// Which process a file is to tell of, for how long, and where it goes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Request {
+    /// A process, or a segment's file [default: the only process under vshare]
+    #[arg(value_name = "PID|PATH")]
+    which: Option<PathBuf>,
+    /// Where to put it; - for stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    span: Span,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Request {
+    /// Records what is asked for.
+    pub(crate) fn record(&self) -> Result<Recording, Failure> {
+        let segment = self.place.choose(self.which.as_deref())?;
+        Recording::take(&segment, &self.span)
+    }
+
+    /// Puts what was made of it where it goes. `said` tells of a file.
+    pub(crate) fn put(
+        &self,
+        text: &str,
+        said: impl FnOnce(Display<'_>),
+    ) -> Result<ExitCode, Failure> {
+        if self.output == Path::new("-") {
+            print(text)?;
+        } else {
+            write_whole(&self.output, text)?;
+            said(self.output.display());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// How memory stood at one moment.

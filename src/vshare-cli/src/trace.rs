@@ -1,50 +1,28 @@
 //! `vshare trace`: a recording for Perfetto and Chrome, in the JSON that both read.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vshare_core::units::Human;
 use vshare_shm::Record;
 
-use crate::recording::{Recording, Span};
-use crate::segments::Place;
+use crate::recording::{Recording, Request};
 use crate::text::{self, Utc, printable};
 use crate::timeline::{self, Slice, Way};
-use crate::{Failure, events, print, say, write_whole};
+use crate::{Failure, events, say};
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// A process, or a segment's file [default: the only process under vshare]
-    #[arg(value_name = "PID|PATH")]
-    which: Option<PathBuf>,
-    /// Where to put it; - for stdout
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
-    #[command(flatten)]
-    span: Span,
-    #[command(flatten)]
-    place: Place,
-}
-
-pub(crate) fn trace(options: &Options) -> Result<ExitCode, Failure> {
-    let segment = options.place.choose(options.which.as_deref())?;
-    let recording = Recording::take(&segment, &options.span)?;
+pub(crate) fn trace(request: &Request) -> Result<ExitCode, Failure> {
+    let recording = request.record()?;
     let text = text::json(&of(&recording)) + "\n";
-    if options.output == Path::new("-") {
-        print(&text)?;
-    } else {
-        write_whole(&options.output, &text)?;
+    request.put(&text, |file| {
         say(format_args!(
-            "{} events of process {} in {}; {} were lost; open it in Perfetto (ui.perfetto.dev) or chrome://tracing",
+            "{} events of process {} in {file}; {} were lost; open it in Perfetto (ui.perfetto.dev) or chrome://tracing",
             recording.events.len(),
             recording.last.owner.pid,
-            options.output.display(),
             recording.lost
         ));
-    }
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Lanes for the three kinds of slice lie this far apart.
