@@ -1,7 +1,7 @@
 //! The threads that carry out moves: some for each direction, and one that plans.
 //!
 //! Started when there is something to move for the first time, which is after CUDA is in use. Through libcuda
-//! more than one for a direction moves no faster; past it, three of them fill the link.
+//! more than one for a direction moves no faster; past it, four of them fill the link.
 
 use crate::clock::{Deadline, wait_until};
 use crate::cuda::CUcontext;
